@@ -1,19 +1,15 @@
 //! Every aggregate function over every type, in groups of no valid row, one row, extremes and many rows, on the CPU and
 //! on the interpreter, under every micro model: compared with a plain evaluation.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and};
-use AggregateFunction::*;
-use arrow::array::*;
+use crate::common::*;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{self, DataType, Field, Literal, Range};
-use kelpie_engine::{CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions, Resolution};
+use arrow::datatypes::TimeUnit;
+use kelpie_compile::types;
+use kelpie_compile::types::Range;
+
+use AggregateFunction::*;
 
 /// A value, whatever its type: integers inside, floats, text.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,22 +55,22 @@ impl Value {
 }
 
 /// A column under test: its types, and what is in the group of extremes.
-struct Column {
+struct Tested {
     data_type: DataType,
     arrow: ArrowType,
     extremes: Vec<Value>,
 }
 
-fn columns() -> Vec<Column> {
+fn columns() -> Vec<Tested> {
     let ints = |data_type: DataType, arrow: ArrowType| {
         let range = data_type.full_range().expect("integers inside");
         let mut values = vec![range.min, range.max, 0, 1, range.max, range.max - 1];
         values.extend((range.min < 0).then_some(-1));
-        Column { data_type, arrow, extremes: values.into_iter().map(Value::Int).collect() }
+        Tested { data_type, arrow, extremes: values.into_iter().map(Value::Int).collect() }
     };
     let floats = |data_type, arrow| {
         let values = [f64::INFINITY, -0.0, 0.0, -1.5, f64::NAN, f64::NEG_INFINITY, 1e30];
-        Column { data_type, arrow, extremes: values.into_iter().map(Value::Float).collect() }
+        Tested { data_type, arrow, extremes: values.into_iter().map(Value::Float).collect() }
     };
     let decimal = |precision, scale| {
         ints(DataType::Decimal128 { precision, scale }, ArrowType::Decimal128(precision, scale))
@@ -83,7 +79,7 @@ fn columns() -> Vec<Column> {
     let widest = |precision, scale| {
         let column = decimal(precision, scale);
         let Range { min, max } = column.data_type.full_range().expect("integers inside");
-        Column { extremes: [min, max, 0, 1, 0, min + 1, -1].map(Value::Int).into(), ..column }
+        Tested { extremes: [min, max, 0, 1, 0, min + 1, -1].map(Value::Int).into(), ..column }
     };
     let micros = DataType::Timestamp { unit: types::TimeUnit::Microsecond, timezone: None };
     let text = ["", "a", "ab", "zß", "Z", "日本", "日", "\u{10ffff}", "b"];
@@ -105,22 +101,18 @@ fn columns() -> Vec<Column> {
         ints(DataType::Boolean, ArrowType::Boolean),
         floats(DataType::Float32, ArrowType::Float32),
         floats(DataType::Float64, ArrowType::Float64),
-        Column { data_type: DataType::Utf8, arrow: ArrowType::Utf8, extremes: text },
+        Tested { data_type: DataType::Utf8, arrow: ArrowType::Utf8, extremes: text },
     ]
 }
 
 const GROUPS: [&str; 4] = ["only NULLs", "one row", "extremes", "many"];
 
-static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(columns);
+static COLUMNS: LazyLock<Vec<Tested>> = LazyLock::new(columns);
 static ROWS: LazyLock<(Vec<i32>, Vec<Vec<Value>>)> = LazyLock::new(rows);
 
 /// The group of each row, and each column's values.
 fn rows() -> (Vec<i32>, Vec<Vec<Value>>) {
-    let mut seed = 7u64;
-    let mut random = move || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        seed >> 33
-    };
+    let mut random = random(7);
     let mut groups = Vec::new();
     let mut values: Vec<Vec<Value>> = COLUMNS.iter().map(|_| Vec::new()).collect();
     for row in 0..120 {
@@ -150,18 +142,14 @@ fn rows() -> (Vec<i32>, Vec<Vec<Value>>) {
 fn array(arrow: &ArrowType, values: &[Value]) -> ArrayRef {
     let ints = || values.iter().map(Value::int);
     match arrow {
-        ArrowType::Utf8 => Arc::new(StringArray::from_iter(values.iter().map(|value| match value {
+        ArrowType::Utf8 => maybe_texts(values.iter().map(|value| match value {
             Value::Text(text) => Some(text.as_str()),
             _ => None,
-        }))),
+        })),
         ArrowType::Float32 | ArrowType::Float64 => {
             cast(&Float64Array::from_iter(values.iter().map(Value::float)), arrow).expect("casts")
         }
-        ArrowType::Decimal128(precision, scale) => Arc::new(
-            Decimal128Array::from_iter(ints())
-                .with_precision_and_scale(*precision, *scale)
-                .expect("a decimal"),
-        ),
+        ArrowType::Decimal128(precision, scale) => decimals(ints(), *precision, *scale),
         ArrowType::UInt64 => {
             Arc::new(UInt64Array::from_iter(ints().map(|value| value.map(|value| value as u64))))
         }
@@ -189,11 +177,9 @@ fn value(array: &ArrayRef, row: usize) -> Value {
         }
         ArrowType::Float32 | ArrowType::Float64 => {
             let array = cast(array, &ArrowType::Float64).expect("casts");
-            Value::Float(array.as_primitive::<arrow::datatypes::Float64Type>().value(row))
+            Value::Float(array.as_primitive::<Float64Type>().value(row))
         }
-        ArrowType::Decimal128(..) => {
-            Value::Int(array.as_primitive::<arrow::datatypes::Decimal128Type>().value(row))
-        }
+        ArrowType::Decimal128(..) => Value::Int(array.as_primitive::<Decimal128Type>().value(row)),
         ArrowType::UInt64 => {
             Value::Int(array.as_primitive::<arrow::datatypes::UInt64Type>().value(row).into())
         }
@@ -203,19 +189,19 @@ fn value(array: &ArrayRef, row: usize) -> Value {
         ArrowType::Boolean => Value::Int(array.as_boolean().value(row).into()),
         _ => {
             let array = cast(array, &ArrowType::Int64).expect("casts");
-            Value::Int(array.as_primitive::<arrow::datatypes::Int64Type>().value(row).into())
+            Value::Int(array.as_primitive::<Int64Type>().value(row).into())
         }
     }
 }
 
 /// The functions that take a type, with the result's type.
-fn functions(column: &Column, distinct: bool) -> Vec<(AggregateFunction, DataType, bool)> {
+fn functions(column: &Tested, distinct: bool) -> Vec<(AggregateFunction, DataType, bool)> {
     let all = functions_of(column).into_iter().map(|(function, data_type)| (function, data_type, distinct));
     let rows = distinct.then_some((Count, DataType::Int64, false));
     rows.into_iter().chain(all).collect()
 }
 
-fn functions_of(column: &Column) -> Vec<(AggregateFunction, DataType)> {
+fn functions_of(column: &Tested) -> Vec<(AggregateFunction, DataType)> {
     let own = column.data_type.clone();
     let mut all = vec![(Count, DataType::Int64), (Min, own.clone()), (Max, own.clone())];
     match &own {
@@ -297,20 +283,7 @@ fn engine() -> &'static Engine {
 
 /// The CPU, the interpreter, and a GPU where there is one.
 fn configurations() -> Vec<QueryOptions> {
-    let mut devices = vec![(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
-    let is_usable = kelpie_engine::testing::has_cuda(engine());
-    devices.extend(is_usable.then_some((DeviceChoice::Cuda, 32)));
-    let mut all = Vec::new();
-    for micro_model in MicroModel::ALL {
-        for &(device, simt_lanes) in &devices {
-            let options = QueryOptions { device, micro_model, simt_lanes, ..QueryOptions::default() };
-            all.push(options.clone());
-            if micro_model == MicroModel::Resolution && device != DeviceChoice::Cpu {
-                all.push(QueryOptions { resolution: Resolution::WorkEfficient, ..options });
-            }
-        }
-    }
-    all
+    every_model(&lanes())
 }
 
 /// The table: three keys (dense, wide, text) of the same groups, then the columns under test.
@@ -318,42 +291,30 @@ fn table(keep: impl Fn(i32) -> bool) -> Arc<Table> {
     let (groups, values) = &*ROWS;
     let kept: Vec<usize> = (0..groups.len()).filter(|row| keep(groups[*row])).collect();
     let groups = || kept.iter().map(|row| groups[*row]);
-    let mut fields = vec![
-        ArrowField::new("dense", ArrowType::Int32, false),
-        ArrowField::new("wide", ArrowType::Int64, false),
-        ArrowField::new("text", ArrowType::Utf8, false),
-    ];
     let wide =
         |group: i32| (i128::from(group) * 4_000_000_000_000_000_000 - 6_000_000_000_000_000_000) as i64;
-    let mut arrays: Vec<ArrayRef> = vec![
-        Arc::new(Int32Array::from_iter_values(groups())),
-        Arc::new(Int64Array::from_iter_values(groups().map(wide))),
-        Arc::new(StringArray::from_iter_values(groups().map(|group| GROUPS[group as usize]))),
-    ];
+    let mut arrays: Vec<ArrayRef> =
+        vec![ints(groups()), longs(groups().map(wide)), texts(groups().map(|group| GROUPS[group as usize]))];
     for (column, values) in COLUMNS.iter().zip(values) {
-        fields.push(ArrowField::new(format!("{}", column.data_type), column.arrow.clone(), true));
         let values: Vec<Value> = kept.iter().map(|row| values[*row].clone()).collect();
         arrays.push(array(&column.arrow, &values));
     }
-    let schema = Arc::new(Schema::new(fields));
-    Arc::new(Table(vec![RecordBatch::try_new(schema, arrays).expect("a batch")]))
+    table_of(&all_columns(), arrays)
 }
 
 fn scan() -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let mut fields = vec![
-        field("dense", DataType::Int32, false),
-        field("wide", DataType::Int64, false),
-        field("text", DataType::Utf8, false),
-    ];
-    fields.extend(COLUMNS.iter().map(|column| field("value", column.data_type.clone(), true)));
-    let columns = (0..fields.len()).collect();
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields })
+    scan_of(0, &all_columns())
+}
+
+/// The keys, and the columns under test.
+fn all_columns() -> Vec<Column> {
+    let keys = [("dense", DataType::Int32), ("wide", DataType::Int64), ("text", DataType::Utf8)];
+    let keys = keys.into_iter().map(|(name, data_type)| (name, data_type, false));
+    keys.chain(COLUMNS.iter().map(|column| ("value", column.data_type.clone(), true))).collect()
 }
 
 fn column(index: usize) -> Expr {
-    let field = &scan().fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
+    column_of(&all_columns(), index)
 }
 
 /// The columns that one plan takes (some types at a time), and whether it counts equal values once.
@@ -367,25 +328,14 @@ fn chunks() -> Vec<Chunk> {
 fn plan(key: Option<usize>, types: std::ops::Range<usize>, distinct: bool) -> Plan {
     let aggregates = types.flat_map(|index| {
         let make = move |(function, data_type, distinct)| Aggregate {
-            function,
-            argument: Some(column(index + 3)),
             distinct,
-            field: Field { name: format!("{function:?}"), data_type, nullable: true },
+            ..of(function, Some(column(index + 3)), data_type)
         };
         functions(&COLUMNS[index], distinct).into_iter().map(make).collect::<Vec<_>>()
     });
     let aggregates: Vec<Aggregate> = aggregates.collect();
     let keys: Vec<Expr> = key.map(column).into_iter().collect();
-    let names = (0..keys.len() + aggregates.len()).map(|index| index.to_string()).collect();
-    Plan::Aggregate { input: Box::new(scan()), keys, aggregates, names }
-}
-
-fn run(plan: &Plan, source: &Arc<Table>, options: &QueryOptions) -> RecordBatch {
-    let query = Query { plan: plan.clone(), sources: vec![source.clone() as _], options: options.clone() };
-    match engine().execute(&query, &CancelToken::default()) {
-        Ok(output) => output.batch,
-        Err(error) => panic!("{options:?}: {error}"),
-    }
+    groups_of(scan(), keys, aggregates)
 }
 
 /// The values without those that are there already; floats are equal where their bits are.
@@ -444,7 +394,7 @@ fn without_keys() {
     let tables = groups.map(|group| table(|other| group == Some(other)));
     // Each type in each group.
     for (place, chunk, options) in cases("without keys", groups.len()) {
-        let batch = run(&plan(None, chunk.0.clone(), chunk.1), &tables[place], &options);
+        let batch = run(engine(), plan(None, chunk.0.clone(), chunk.1), &tables[place], &options).batch;
         assert_eq!(batch.num_rows(), 1);
         expect_group(&batch, 0, 0, groups[place], chunk, &format!("{options:?}"));
     }
@@ -466,7 +416,7 @@ fn cases(name: &str, places: usize) -> Vec<(usize, Chunk, QueryOptions)> {
 fn in_groups() {
     let source = table(|_| true);
     for (key, chunk, options) in cases("in groups", 3) {
-        let batch = run(&plan(Some(key), chunk.0.clone(), chunk.1), &source, &options);
+        let batch = run(engine(), plan(Some(key), chunk.0.clone(), chunk.1), &source, &options).batch;
         assert_eq!(batch.num_rows(), GROUPS.len(), "{options:?}");
         for row in 0..batch.num_rows() {
             let group = match value(batch.column(0), row) {
@@ -487,7 +437,7 @@ fn no_rows_in_no_groups() {
     let source = table(|_| false);
     for key in 0..3 {
         for options in configurations() {
-            assert_eq!(run(&plan(Some(key), 0..4, key == 1), &source, &options).num_rows(), 0);
+            assert_eq!(run(engine(), plan(Some(key), 0..4, key == 1), &source, &options).batch.num_rows(), 0);
         }
     }
 }
@@ -496,16 +446,14 @@ fn no_rows_in_no_groups() {
 #[test]
 fn only_groups_with_rows() {
     let source = table(|_| true);
-    let literal = Expr::literal(Literal::Int(2), DataType::Int32);
-    let kind = ExprKind::Compare(CompareOp::Ge, Box::new(column(0)), Box::new(literal));
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
+    let predicate = compare_with(CompareOp::Ge, column(0), 2);
     let Plan::Aggregate { keys, aggregates, names, .. } = plan(Some(0), 12..17, false) else {
         panic!("an aggregate")
     };
-    let input = Box::new(Plan::Filter { input: Box::new(scan()), predicate });
+    let input = Box::new(keep(scan(), predicate));
     let plan = Plan::Aggregate { input, keys, aggregates, names };
     for options in configurations() {
-        let batch = run(&plan, &source, &options);
+        let batch = run(engine(), &plan, &source, &options).batch;
         assert_eq!(batch.num_rows(), 2, "{options:?}");
         for row in 0..2 {
             let Value::Int(group) = value(batch.column(0), row) else { panic!("a key") };
@@ -518,59 +466,29 @@ fn only_groups_with_rows() {
 #[test]
 fn more_distinct_values_than_expected() {
     let rows = 300_000i64;
-    let fields = ["k", "v", "w"].map(|name| ArrowField::new(name, ArrowType::Int64, false));
+    let columns = ["k", "v", "w"].map(|name| (name, DataType::Int64, false));
     // 60,000 groups; every value twice; few values.
     let value = |column: usize, row: i64| match column {
         0 => row % 60_000 * 1_000_000_007,
         1 => row % 150_000 * 1_000_003,
         _ => row % 7,
     };
-    let arrays = (0..3).map(|column| {
-        Arc::new(Int64Array::from_iter_values((0..rows).map(|row| value(column, row)))) as ArrayRef
-    });
-    let batch =
-        RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), arrays.collect()).expect("a batch");
-    let fields =
-        ["k", "v", "w"].map(|name| Field { name: name.into(), data_type: DataType::Int64, nullable: false });
-    let scan = Scan { source: 0, table: "t".into(), columns: vec![0, 1, 2], fields: fields.to_vec() };
+    let arrays = (0..3).map(|column| longs((0..rows).map(|row| value(column, row))));
     let column = |index| Expr::column(index, DataType::Int64, false);
-    let field = Field { name: "count".into(), data_type: DataType::Int64, nullable: false };
-    let aggregate = |function, argument: Option<usize>, distinct| Aggregate {
-        function,
-        argument: argument.map(column),
-        distinct,
-        field: field.clone(),
-    };
-    let groups = Plan::Aggregate {
-        input: Box::new(Plan::Scan(scan)),
-        keys: vec![column(0)],
-        aggregates: vec![
-            aggregate(Count, None, false),
-            aggregate(Count, Some(1), true),
-            aggregate(Sum, Some(2), true),
-        ],
-        names: vec![String::new(); 4],
-    };
-    let totals =
-        (1..4).map(|index| aggregate(Sum, Some(index), false)).chain([aggregate(Count, None, false)]);
-    let plan = Plan::Aggregate {
-        input: Box::new(groups),
-        keys: Vec::new(),
-        aggregates: totals.collect(),
-        names: vec![String::new(); 4],
-    };
-    let mut values = std::collections::HashSet::new();
-    let mut few = std::collections::HashSet::new();
+    let once = |function, index| distinct(of_longs(function, Some(column(index))));
+    let aggregates = vec![of_longs(Count, None), once(Count, 1), once(Sum, 2)];
+    let groups = groups_of(scan_of(0, &columns), vec![column(0)], aggregates);
+    let sums = (1..4).map(|index| of_longs(Sum, Some(Expr::column(index, DataType::Int64, true))));
+    let totals = sums.chain([of_longs(Count, None)]);
+    let plan = groups_of(groups, Vec::new(), totals.collect());
+    let (mut values, mut few) = (HashSet::new(), HashSet::new());
     for row in 0..rows {
         values.insert((value(0, row), value(1, row)));
         few.insert((value(0, row), value(2, row)));
     }
     let sum: i64 = few.iter().map(|(_, value)| value).sum();
-    let source = Arc::new(Table(vec![batch]));
-    let options = QueryOptions { device: DeviceChoice::Cpu, ..QueryOptions::default() };
-    let batch = run(&plan, &source, &options);
-    let found: Vec<i64> = (0..4)
-        .map(|column| batch.column(column).as_primitive::<arrow::datatypes::Int64Type>().value(0))
-        .collect();
+    let batch = run(engine(), &plan, &table_of(&columns, arrays.collect()), cpu()).batch;
+    let found: Vec<i64> =
+        (0..4).map(|column| batch.column(column).as_primitive::<Int64Type>().value(0)).collect();
     assert_eq!(found, [rows, values.len() as i64, sum, 60_000]);
 }

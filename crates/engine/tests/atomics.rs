@@ -1,62 +1,42 @@
 //! Atomics that an aggregation issues, as the interpreter counts them: none for what changes nothing.
 
-use std::sync::Arc;
+use crate::common::*;
+use kelpie_engine::Atomics;
 
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and};
 use AggregateFunction::*;
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{
-    Atomics, CancelToken, DeviceChoice, Engine, Forced, MicroModel, Query, QueryOptions, QueryOutput,
-};
 
 const ROWS: i64 = 6_000;
 const GROUPS: i64 = 20;
 /// One of so many rows has a value.
 const SPARSE: i64 = 30;
 
+const COLUMNS: [Column; 4] = [
+    ("k", DataType::Int64, false),
+    ("wide", DataType::Int64, false),
+    ("x", DataType::Int64, true),
+    ("y", DataType::Int64, false),
+];
+
 /// `k`: a few dense keys; `wide`: the same far from each other; `x`: mostly NULL; `y`: 1 to 60.
 fn table() -> Arc<Table> {
-    let field = |name: &str, nullable| ArrowField::new(name, ArrowType::Int64, nullable);
-    let schema =
-        Schema::new(vec![field("k", false), field("wide", false), field("x", true), field("y", false)]);
     let rows = || 0..ROWS;
     let key = |row: i64| row * 7 % GROUPS;
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(rows().map(key))),
-        Arc::new(Int64Array::from_iter_values(
-            rows().map(|row| key(row).wrapping_mul(0x5851_f42d_4c95_7f2d)),
-        )),
-        Arc::new(Int64Array::from_iter(rows().map(|row| (row % SPARSE == 0).then_some(row + 1)))),
-        Arc::new(Int64Array::from_iter_values(rows().map(|row| row % 60 + 1))),
+        longs(rows().map(key)),
+        longs(rows().map(|row| key(row).wrapping_mul(0x5851_f42d_4c95_7f2d))),
+        maybe_longs(rows().map(|row| (row % SPARSE == 0).then_some(row + 1))),
+        longs(rows().map(|row| row % 60 + 1)),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
-}
-
-fn scan() -> Plan {
-    let field = |name: &str, nullable| Field { name: name.into(), data_type: DataType::Int64, nullable };
-    let fields = vec![field("k", false), field("wide", false), field("x", true), field("y", false)];
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns: vec![0, 1, 2, 3], fields })
+    table_of(&COLUMNS, columns)
 }
 
 fn column(index: usize) -> Expr {
-    Expr::column(index, DataType::Int64, index == 2)
-}
-
-fn int(value: i128) -> Expr {
-    Expr::literal(Literal::Int(value), DataType::Int64)
+    column_of(&COLUMNS, index)
 }
 
 /// `y <= 2`: of one row in [`SPARSE`].
 fn is_small() -> Expr {
-    let kind = ExprKind::Compare(CompareOp::Le, Box::new(column(3)), Box::new(int(2)));
-    Expr { kind, data_type: DataType::Boolean, nullable: false }
+    compare_with(CompareOp::Le, column(3), 2)
 }
 
 /// `CASE WHEN y <= 2 THEN y [ELSE otherwise] END`.
@@ -67,27 +47,17 @@ fn small(otherwise: Option<Expr>) -> Expr {
 }
 
 fn cast_small() -> Expr {
-    let kind = ExprKind::Cast { input: Box::new(is_small()), safe: false };
-    Expr { kind, data_type: DataType::Int64, nullable: false }
-}
-
-fn aggregate(function: AggregateFunction, argument: Option<Expr>) -> Aggregate {
-    let field = Field { name: "a".into(), data_type: DataType::Int64, nullable: true };
-    Aggregate { function, argument, distinct: false, field }
+    cast(is_small(), DataType::Int64)
 }
 
 /// `count(*)`, and what else is asked for, by a key or without.
 fn plan(key: Option<usize>, more: &[Aggregate]) -> Plan {
-    let keys: Vec<Expr> = key.map(column).into_iter().collect();
-    let aggregates: Vec<Aggregate> =
-        [aggregate(Count, None)].into_iter().chain(more.iter().cloned()).collect();
-    let names = vec![String::new(); keys.len() + aggregates.len()];
-    Plan::Aggregate { input: Box::new(scan()), keys, aggregates, names }
+    let aggregates = [of_longs(Count, None)].into_iter().chain(more.iter().cloned()).collect();
+    groups_of(scan_of(0, &COLUMNS), key.map(column).into_iter().collect(), aggregates)
 }
 
 fn run(plan: &Plan, options: &QueryOptions) -> QueryOutput {
-    let query = Query { plan: plan.clone(), sources: vec![table() as _], options: options.clone() };
-    Engine::new().execute(&query, &CancelToken::default()).expect("an answer")
+    crate::common::run(&Engine::new(), plan, &table(), options)
 }
 
 fn atomics(plan: &Plan, options: &QueryOptions) -> Atomics {
@@ -100,13 +70,8 @@ fn atomics(plan: &Plan, options: &QueryOptions) -> Atomics {
 }
 
 fn options(lanes: u32, forced: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    for (axis, value) in forced {
-        variants.set(axis, value).expect("an axis and its value");
-    }
     let micro_model = MicroModel::Pipelined;
-    let device = DeviceChoice::Simt;
-    QueryOptions { device, simt_lanes: lanes, micro_model, variants, ..QueryOptions::default() }
+    QueryOptions { micro_model, ..on_lanes((DeviceChoice::Simt, lanes), forced) }
 }
 
 /// Strategies: their keys, what is forced, and whether rows are added up in a block's memory.
@@ -141,14 +106,14 @@ fn what_changes_nothing_issues_no_atomic() {
     // What a claim of a key or of a copy takes depends on who comes first.
     const CLAIMS: i64 = 400;
     let cases = [
-        ("NULL", aggregate(Sum, Some(column(2))), 2 * ROWS / SPARSE),
-        ("a count of NULL", aggregate(Count, Some(column(2))), ROWS / SPARSE),
-        ("a maximum of NULL", aggregate(Max, Some(column(2))), 2 * ROWS / SPARSE),
-        ("FILTER", aggregate(Sum, Some(small(None))), 2 * ROWS / SPARSE),
-        ("ELSE 0", aggregate(Sum, Some(small(Some(int(0))))), ROWS / SPARSE),
-        ("a boolean", aggregate(Sum, Some(cast_small())), ROWS / SPARSE),
-        ("a value", aggregate(Sum, Some(column(3))), ROWS),
-        ("ELSE 3", aggregate(Sum, Some(small(Some(int(3))))), ROWS),
+        ("NULL", of_longs(Sum, Some(column(2))), 2 * ROWS / SPARSE),
+        ("a count of NULL", of_longs(Count, Some(column(2))), ROWS / SPARSE),
+        ("a maximum of NULL", of_longs(Max, Some(column(2))), 2 * ROWS / SPARSE),
+        ("FILTER", of_longs(Sum, Some(small(None))), 2 * ROWS / SPARSE),
+        ("ELSE 0", of_longs(Sum, Some(small(Some(int(0))))), ROWS / SPARSE),
+        ("a boolean", of_longs(Sum, Some(cast_small())), ROWS / SPARSE),
+        ("a value", of_longs(Sum, Some(column(3))), ROWS),
+        ("ELSE 3", of_longs(Sum, Some(small(Some(int(3))))), ROWS),
     ];
     for strategy in STRATEGIES {
         for (name, aggregate, expected) in &cases {
@@ -170,9 +135,9 @@ fn what_changes_nothing_issues_no_atomic() {
 fn a_value_is_one_atomic() {
     let single = STRATEGIES[0];
     for lanes in [4, 32] {
-        assert_eq!(more(single, &[aggregate(Sum, Some(column(2)))], lanes), 2 * ROWS / SPARSE);
-        assert_eq!(more(single, &[aggregate(Sum, Some(small(Some(int(0)))))], lanes), ROWS / SPARSE);
-        assert_eq!(more(single, &[aggregate(Sum, Some(column(3)))], lanes), ROWS);
+        assert_eq!(more(single, &[of_longs(Sum, Some(column(2)))], lanes), 2 * ROWS / SPARSE);
+        assert_eq!(more(single, &[of_longs(Sum, Some(small(Some(int(0)))))], lanes), ROWS / SPARSE);
+        assert_eq!(more(single, &[of_longs(Sum, Some(column(3)))], lanes), ROWS);
     }
 }
 
@@ -180,11 +145,9 @@ fn a_value_is_one_atomic() {
 #[test]
 fn warps_without_rows_add_nothing() {
     let options = options(4, &[("single_sum", "warp")]);
-    let Plan::Aggregate { input, keys, aggregates, names } = plan(None, &[]) else { panic!("no groups") };
-    let kind = ExprKind::Compare(CompareOp::Gt, Box::new(column(3)), Box::new(int(60)));
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
-    let none =
-        Plan::Aggregate { input: Box::new(Plan::Filter { input, predicate }), keys, aggregates, names };
+    let Plan::Aggregate { input, keys, aggregates, .. } = plan(None, &[]) else { panic!("no groups") };
+    let predicate = compare(CompareOp::Gt, column(3), int(60));
+    let none = groups_of(keep(*input, predicate), keys, aggregates);
     let output = run(&none, &options);
     // Behind it the result is written.
     let filling = output.metrics.pipelines.first().and_then(|pipeline| pipeline.atomics);
@@ -193,18 +156,15 @@ fn warps_without_rows_add_nothing() {
 
 /// By a key: counts and sums that share words, some of which are below zero.
 fn packable(key: usize) -> Plan {
-    let negative = |value: Expr| {
-        let kind = ExprKind::Arithmetic(ArithmeticOp::Subtract, Box::new(int(20)), Box::new(value));
-        Expr { kind, data_type: DataType::Int64, nullable: false }
-    };
+    let negative = |value: Expr| arithmetic(ArithmeticOp::Subtract, int(20), value);
     let more = [
-        aggregate(Sum, Some(negative(column(3)))),
-        aggregate(Sum, Some(column(2))),
-        aggregate(Max, Some(column(3))),
-        aggregate(Sum, Some(small(Some(int(0))))),
-        aggregate(Count, Some(small(None))),
-        aggregate(Sum, Some(negative(small(Some(int(7)))))),
-        aggregate(
+        of_longs(Sum, Some(negative(column(3)))),
+        of_longs(Sum, Some(column(2))),
+        of_longs(Max, Some(column(3))),
+        of_longs(Sum, Some(small(Some(int(0))))),
+        of_longs(Count, Some(small(None))),
+        of_longs(Sum, Some(negative(small(Some(int(7)))))),
+        of_longs(
             Avg,
             Some(Expr {
                 data_type: DataType::Float64,
@@ -214,18 +174,6 @@ fn packable(key: usize) -> Plan {
         ),
     ];
     plan(Some(key), &more)
-}
-
-fn rows_of(batch: &RecordBatch) -> Vec<String> {
-    let mut rows: Vec<String> = (0..batch.num_rows())
-        .map(|row| {
-            let values =
-                batch.columns().iter().map(|column| array_value_to_string(column, row).expect("a value"));
-            values.collect::<Vec<_>>().join(" ")
-        })
-        .collect();
-    rows.sort_unstable();
-    rows
 }
 
 /// Every way to add rows up that a plan leaves open, with cells in words together.
@@ -268,18 +216,15 @@ fn packed_cells_are_the_cells() {
         facets_and(options, &[&(key, forced), &(key, options.device)])
     });
     let plans = [0, 1].map(packable);
-    let expected = plans.each_ref().map(|plan| rows_of(&run(plan, &options(4, &[])).batch));
+    let expected = plans.each_ref().map(|plan| rows_of(&run(plan, &options(4, &[])).batch, false));
     assert!(expected.iter().all(|rows| rows.len() as i64 == GROUPS));
     for (key, forced, options) in cases {
         let (plan, expected) = (&plans[key], &expected[key]);
-        assert_eq!(rows_of(&run(plan, &options).batch), *expected, "{key} {options:?}");
+        assert_eq!(rows_of(&run(plan, &options).batch, false), *expected, "{key} {options:?}");
         let options = QueryOptions { micro_model: MicroModel::Resolution, ..options };
         let output = run(plan, &options);
-        assert_eq!(rows_of(&output.batch), *expected, "{key} {options:?}");
-        let is_packed = output
-            .metrics
-            .choices()
-            .any(|choice| choice.axis.name == "cell_packing" && choice.value == "packed");
+        assert_eq!(rows_of(&output.batch, false), *expected, "{key} {options:?}");
+        let is_packed = has(&output, ("cell_packing", "packed"));
         assert!(is_packed || forced[0].1 == "strided", "{options:?}");
     }
 }
@@ -287,7 +232,7 @@ fn packed_cells_are_the_cells() {
 /// Cells of one word take the atomics of one, whatever a row adds to them.
 #[test]
 fn packed_cells_take_one_atomic() {
-    let sums = [aggregate(Sum, Some(column(3))), aggregate(Count, Some(column(2)))];
+    let sums = [of_longs(Sum, Some(column(3))), of_longs(Count, Some(column(2)))];
     for (key, table) in [(0, "direct"), (1, "hash")] {
         for lanes in [4, 32] {
             let [plain, packed] = ["off", "packed"].map(|packing| {

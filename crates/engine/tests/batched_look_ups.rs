@@ -2,24 +2,14 @@
 //! and direct-addressed, unique keys and others, keys that are NULL or texts, residual conditions, sides that are empty, batches that are
 //! not full, several joins one after the other. And an expression fails for rows alone that come to it.
 
-use crate::common;
-use crate::common::cases::{covering, facets_and, is_whole, sample};
-use crate::joined;
 use std::path::Path;
-use std::sync::Arc;
 
-use crate::joined::{
-    Choice, LIMITS, cells, counted, execute, has, kept, narrowed, numbered, output, with_nulls,
-};
-use crate::sides::{Condition, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Join, JoinKind, Plan};
-use kelpie_compile::types::{DataType, Literal};
+use crate::common::*;
+use crate::joined;
+use crate::joined::{Choice, LIMITS, cells, counted, kept, narrowed, numbered, with_nulls};
+use crate::sides::{Condition, Row, Spread, batch, column, expected, plan, rows, scan, table};
 use kelpie_device::disk_cache::file_name;
-use kelpie_engine::{
-    DeviceChoice, DeviceKind, Engine, EngineError, QueryError, QueryOptions, QueryOutput, TableSource,
-};
+use kelpie_engine::DeviceKind;
 
 /// What rows are looked up in, and how they come to it.
 const WAYS: [&[(&str, &str)]; 8] = [
@@ -44,17 +34,11 @@ fn options(look_ups: &'static str, way: &[Choice]) -> QueryOptions {
 
 /// Whether rows were looked up together.
 fn looks_up(output: &QueryOutput) -> bool {
-    has(("first_look_ups", "together"), output)
-}
-
-fn compare(op: CompareOp, left: Expr, right: Expr) -> Expr {
-    let nullable = left.nullable || right.nullable;
-    let kind = ExprKind::Compare(op, Box::new(left), Box::new(right));
-    Expr { kind, data_type: DataType::Boolean, nullable }
+    has(output, ("first_look_ups", "together"))
 }
 
 fn number(value: i32) -> Expr {
-    Expr::literal(Literal::Int(value.into()), DataType::Int32)
+    literal(value, DataType::Int32)
 }
 
 /// How many rows there are, and a sum.
@@ -109,9 +93,9 @@ fn every_kind_equals_a_nested_loop() {
     for (side, condition, kind, limits, options) in cases {
         let (build, probe) = &sides[side];
         let (joined, left, right) = narrowed(plan(kind, condition, false), (build, probe), limits);
-        let got = output(&engine, joined, &[table(build), table(probe)], &options);
+        let got = run(&engine, joined, &[table(build), table(probe)], &options);
         let what = format!("{kind:?} {condition:?} {limits:?} {build:?} {probe:?} {options:?}");
-        assert_eq!(rows_of(&got.batch), expected(kind, condition, &left, &right), "{what}");
+        assert_eq!(rows_of(&got.batch, false), expected(kind, condition, &left, &right), "{what}");
         together += usize::from(looks_up(&got));
     }
     assert!(together > if is_whole() { 150 } else { 0 }, "{together} of {turn}");
@@ -163,18 +147,9 @@ fn tables_one_after_the_other_equal_rows_one_by_one() {
     let mut together = 0;
     for (number, kinds, conditions, way) in cases {
         let (plan, sources) = (chain(kinds, conditions), &tables[number]);
-        let alone = output(&engine, plan.clone(), sources, &options("row", way));
-        let got = output(&engine, plan, sources, &options("together", way));
-        let lines = |output: &QueryOutput| {
-            let shown = |row| {
-                let cells = output.batch.columns().iter().map(|column| array_value_to_string(column, row));
-                cells.collect::<Result<Vec<_>, _>>().expect("values").join("|")
-            };
-            let mut lines: Vec<String> = (0..output.batch.num_rows()).map(shown).collect();
-            lines.sort();
-            lines
-        };
-        assert_eq!(lines(&got), lines(&alone), "{kinds:?} {way:?}");
+        let alone = run(&engine, plan.clone(), sources, options("row", way));
+        let got = run(&engine, plan, sources, options("together", way));
+        assert_eq!(rows_of(&got.batch, false), rows_of(&alone.batch, false), "{kinds:?} {way:?}");
         together += usize::from(looks_up(&got));
     }
     assert!(together > if is_whole() { 100 } else { 0 }, "{together}");
@@ -182,8 +157,7 @@ fn tables_one_after_the_other_equal_rows_one_by_one() {
 
 /// `20 / v`: it fails where `v` is 0.
 fn quotient(index: usize) -> Expr {
-    let kind = ExprKind::Arithmetic(ArithmeticOp::Divide, Box::new(number(20)), Box::new(column(index)));
-    Expr { kind, data_type: DataType::Int32, nullable: false }
+    arithmetic(ArithmeticOp::Divide, number(20), column(index))
 }
 
 /// `Some` number of rows and sum, or the error, whether rows are looked up together or not.
@@ -192,7 +166,7 @@ fn answer(plan: &Plan, sources: &[Arc<dyn TableSource>]) -> Option<Vec<String>> 
     let mut answers = Vec::new();
     for look_ups in ["row", "together"] {
         for way in sample(&format!("ways of {look_ups}: {plan:?}"), WAYS, 3) {
-            answers.push(match execute(&engine, plan.clone(), sources, &options(look_ups, way)) {
+            answers.push(match try_run(&engine, plan.clone(), sources, options(look_ups, way)) {
                 Ok(output) => {
                     assert_eq!(looks_up(&output), look_ups == "together", "{way:?}");
                     Some(cells(&output))
@@ -209,7 +183,7 @@ fn answer(plan: &Plan, sources: &[Arc<dyn TableSource>]) -> Option<Vec<String>> 
 
 fn join(kind: JoinKind, (build, probe): (Plan, Plan), keys: (Expr, Expr), residual: Option<Expr>) -> Plan {
     let (null_equal, null_aware) = (false, false);
-    Plan::Join(Box::new(Join { build, probe, kind, keys: vec![keys], residual, null_equal, null_aware }))
+    Plan::Join(Box::new(Join { residual, null_equal, null_aware, ..join_of(kind, build, probe, vec![keys]) }))
 }
 
 #[test]
@@ -276,19 +250,9 @@ fn keys_that_cost_much_are_kept_as_what_they_are() {
         let key = |row: i64| (row % 7 != 3).then_some(row % 100 + 1);
         (0..count).map(|row| (key(row), None, (row % 10) as i32)).collect()
     };
-    let wide = |value: i64| Expr::literal(Literal::Int(value.into()), DataType::Int64);
-    let int = |op, left: Expr, right: Expr| {
-        let nullable = left.nullable || right.nullable;
-        let kind = ExprKind::Arithmetic(op, Box::new(left), Box::new(right));
-        Expr { kind, data_type: DataType::Int64, nullable }
-    };
-    let double = |expr: Expr| {
-        let nullable = expr.nullable;
-        let kind = ExprKind::Cast { input: Box::new(expr), safe: false };
-        Expr { kind, data_type: DataType::Float64, nullable }
-    };
+    let double = |expr| cast(expr, DataType::Float64);
     let own = || column(0);
-    let inverse = || int(ArithmeticOp::Divide, wide(1000), column(0));
+    let inverse = || arithmetic(ArithmeticOp::Divide, int(1000), column(0));
     let sources = [table(&with_nulls(60)), table(&with_nulls(900))];
     let mut rows = Vec::new();
     for kind in [JoinKind::Inner, JoinKind::ProbeOuter, JoinKind::ProbeSemi, JoinKind::ProbeAnti] {
@@ -310,14 +274,13 @@ fn batches_of_any_length_are_looked_up_once_each() {
     let build = numbered((0..100).map(|row| row * 1_000_003));
     for count in [1i64, 2, 255, 256, 257, 511, 1024, 1025, 3000] {
         let probe = numbered((0..count).map(|row| (row % 150) * 1_000_003));
-        let sources: [Arc<dyn TableSource>; 2] =
-            [table(&build), Arc::new(common::Table(vec![batch(&probe)]))];
+        let sources: [Arc<dyn TableSource>; 2] = [table(&build), Arc::new(Table(vec![batch(&probe)]))];
         let joined = join(JoinKind::Inner, (scan(0), scan(1)), (column(0), column(0)), None);
         let found: Vec<i64> = (0..count).filter(|row| row % 150 < 100).collect();
         let sum: i64 = found.iter().map(|row| row % 150 % 10).sum();
         for way in sample(&format!("{count} rows"), WAYS, 4) {
             let plan = summed(joined.clone(), column(2));
-            let got = output(&engine, plan, &sources, &options("together", way));
+            let got = run(&engine, plan, &sources, options("together", way));
             assert_eq!(cells(&got), [found.len().to_string(), sum.to_string()], "{count} {way:?}");
         }
     }
@@ -353,8 +316,8 @@ fn tables_that_are_far_are_looked_up_together_by_rule_behind_others_that_are_nea
         let number = if matches!(first, JoinKind::Inner | JoinKind::ProbeOuter) { 10 } else { 6 };
         let plan = summed(joined, column(number));
         let by_rule = QueryOptions { device: DeviceChoice::Cpu, ..QueryOptions::default() };
-        let got = output(&engine, plan.clone(), &sources, &by_rule);
-        let alone = output(&engine, plan, &sources, &options("row", &[]));
+        let got = run(&engine, plan.clone(), &sources, &by_rule);
+        let alone = run(&engine, plan, &sources, options("row", &[]));
         assert_eq!(cells(&got), cells(&alone), "{first:?}");
         let choice = got.metrics.choices().find(|choice| choice.axis.name == "first_look_ups");
         let choice = choice.expect("a choice");

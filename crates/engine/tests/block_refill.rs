@@ -2,18 +2,9 @@
 //! gives, also where its table overflows while rows wait, where no more rows are wanted, and where an expression fails. The interpreter
 //! reports barriers that not all threads of a block reach, and accesses that race.
 
-use std::sync::Arc;
-
-use crate::common::cases::{covering, facets_and};
-use crate::plans::{aggregate, filter, join, rows_of, run, scan, sort, table, try_run};
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan};
-use kelpie_compile::types::{DataType, Literal};
-use kelpie_engine::testing::{gpu, shrink_tables};
-use kelpie_engine::{
-    DeviceChoice, Engine, EngineError, Forced, QueryError, QueryOptions, QueryOutput, ShapeChoices,
-    TableSource,
-};
+use crate::common::*;
+use crate::plans::{aggregate, filter, join, scan, sort, table};
+use kelpie_engine::testing::shrink_tables;
 
 type Variants = &'static [(&'static str, &'static str)];
 
@@ -107,7 +98,7 @@ fn others() -> Vec<Case> {
     let case = |name, plan, variants| Case { name, plan, variants, overflows: false };
     let joined = |kind, keys: &[(usize, usize)]| join(kind, few(1, 20), few(0, 20), keys, false);
     let counted = |fetch| {
-        let limited = Plan::Limit { input: Box::new(few(0, 12)), skip: 3, fetch: Some(fetch) };
+        let limited = limit(few(0, 12), 3, Some(fetch));
         aggregate(limited, &[], &SUMS[..1])
     };
     vec![
@@ -128,16 +119,8 @@ fn others() -> Vec<Case> {
     ]
 }
 
-fn options(device: DeviceChoice, lanes: u32, variants: &[(&str, &str)]) -> QueryOptions {
-    let mut forced = Forced::default();
-    for (axis, value) in variants {
-        forced.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, simt_lanes: lanes, variants: forced, ..QueryOptions::default() }
-}
-
-fn on_cpu() -> QueryOptions {
-    QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() }
+fn options(device: DeviceChoice, lanes: u32, blocks: u32, variants: &[(&str, &str)]) -> QueryOptions {
+    QueryOptions { device, ..in_blocks(lanes, blocks, variants) }
 }
 
 fn refilled(case: &Case, refill: &'static str, threshold: &'static str) -> Vec<(&'static str, &'static str)> {
@@ -152,17 +135,6 @@ fn waits_in_blocks(output: &QueryOutput) -> bool {
     has(output, ("refill_buffer", "shared"))
 }
 
-/// Whether a pipeline has what is forced on it.
-fn has(output: &QueryOutput, (axis, value): (&str, &str)) -> bool {
-    output.metrics.choices().any(|choice| choice.axis.name == axis && choice.value == value)
-}
-
-/// Launches of the pipelines that bring rows to their groups.
-fn launches(output: &QueryOutput) -> u32 {
-    let fills = output.metrics.pipelines.iter().filter(|pipeline| pipeline.name.contains("→ aggregate"));
-    fills.map(|pipeline| pipeline.launches - pipeline.sketches).sum()
-}
-
 #[test]
 fn every_sink_gets_its_rows() {
     let all: Vec<Case> = groups().into_iter().chain(others()).collect();
@@ -173,11 +145,8 @@ fn every_sink_gets_its_rows() {
             for (index, lanes) in [4, 8, 32].into_iter().enumerate() {
                 let refill = ["last", "all", "filters"][(number + index) % 3];
                 let threshold = ["28", "8", "32", "1"][(number / 3 + index) % 4];
-                let blocks = Some(1 + (number + index) as u32 % 3);
-                let shape = ShapeChoices { blocks, ..ShapeChoices::default() };
                 let variants = refilled(case, refill, threshold);
-                let options = QueryOptions { shape, ..options(DeviceChoice::Simt, lanes, &variants) };
-                cases.push((number, size, options));
+                cases.push((number, size, in_blocks(lanes, 1 + (number + index) as u32 % 3, &variants)));
             }
         }
     }
@@ -188,7 +157,7 @@ fn every_sink_gets_its_rows() {
     for (number, size, options) in cases {
         let (case, sources) = (&all[number], &tables[size]);
         let is_sorted = matches!(case.plan, Plan::Sort { .. });
-        let expected = rows_of(&run(&Engine::new(), &case.plan, sources, &on_cpu()).batch, is_sorted);
+        let expected = rows_of(&run(&Engine::new(), &case.plan, sources, cpu()).batch, is_sorted);
         let output = run(&Engine::new(), &case.plan, sources, &options);
         let what = format!("{}: {options:?}, {size}", case.name);
         assert!(rows_of(&output.batch, is_sorted) == expected, "{what}");
@@ -207,14 +176,13 @@ fn tables_overflow_while_rows_wait() {
         for (index, lanes) in [4, 8, 32].into_iter().enumerate() {
             let threshold = ["28", "1", "32", "8"][(number + index) % 4];
             let variants = refilled(case, ["last", "filters"][(number + index) % 2], threshold);
-            let shape = ShapeChoices { blocks: Some(1 + index as u32), ..ShapeChoices::default() };
-            cases.push((number, QueryOptions { shape, ..options(DeviceChoice::Simt, lanes, &variants) }));
+            cases.push((number, in_blocks(lanes, 1 + index as u32, &variants)));
         }
     }
     let cases = covering("tables overflow", cases, 20, |(number, options)| facets_and(options, &[number]));
     for (number, options) in cases {
         let (case, engine) = (&groups[number], Engine::new());
-        let expected = rows_of(&run(&Engine::new(), &case.plan, &sources, &on_cpu()).batch, false);
+        let expected = rows_of(&run(&Engine::new(), &case.plan, &sources, cpu()).batch, false);
         let what = format!("{}: {options:?}", case.name);
         let rows = |output: &QueryOutput| rows_of(&output.batch, false);
         assert!(rows(&run(&engine, &case.plan, &sources, &options)) == expected, "{what}");
@@ -222,7 +190,7 @@ fn tables_overflow_while_rows_wait() {
         let output = run(&engine, &case.plan, &sources, &options);
         assert!(rows(&output) == expected, "too small: {what}");
         assert!(waits_in_blocks(&output), "{what}");
-        assert!(!case.overflows || launches(&output) > 1, "{} launches: {what}", launches(&output));
+        assert!(!case.overflows || fillings(&output) > 1, "{} launches: {what}", fillings(&output));
     }
 }
 
@@ -230,13 +198,12 @@ fn tables_overflow_while_rows_wait() {
 #[test]
 fn blocks_leave_together_where_there_are_enough_rows() {
     let sources = [3_000, 10].map(table);
-    let all = rows_of(&run(&Engine::new(), &few(0, 12), &sources, &on_cpu()).batch, false);
+    let all = rows_of(&run(&Engine::new(), few(0, 12), &sources, cpu()).batch, false);
     for (index, (lanes, fetch)) in [(4, 7), (8, 1), (32, 300), (32, 100_000)].into_iter().enumerate() {
         for places in ["atomic", "warp"] {
-            let plan = Plan::Limit { input: Box::new(few(0, 12)), skip: 0, fetch: Some(fetch) };
+            let plan = limit(few(0, 12), 0, Some(fetch));
             let variants = [("lane_refill", "last"), ("refill_buffer", "shared"), ("write_places", places)];
-            let shape = ShapeChoices { blocks: Some(1 + index as u32 % 2), ..ShapeChoices::default() };
-            let options = QueryOptions { shape, ..options(DeviceChoice::Simt, lanes, &variants) };
+            let options = options(DeviceChoice::Simt, lanes, 1 + index as u32 % 2, &variants);
             let output = run(&Engine::new(), &plan, &sources, &options);
             assert!(waits_in_blocks(&output), "{:?}", output.metrics.variants);
             let rows = rows_of(&output.batch, false);
@@ -251,20 +218,11 @@ fn blocks_leave_together_where_there_are_enough_rows() {
 /// A quotient of which one row in the middle divides by zero, in front of the filter's rows that wait or behind them.
 fn failing(at: i128, is_before: bool) -> Plan {
     let input = if is_before { scan(0) } else { few(0, 12) };
-    let fields = input.fields();
-    let column = |index: usize| Expr::column(index, fields[index].data_type.clone(), fields[index].nullable);
-    let arithmetic = |op, a, b| Expr {
-        kind: ExprKind::Arithmetic(op, Box::new(a), Box::new(b)),
-        data_type: DataType::Int32,
-        nullable: false,
-    };
-    let int = |value| Expr::literal(Literal::Int(value), DataType::Int32);
-    let divisor = arithmetic(ArithmeticOp::Subtract, column(1), int(at));
-    let exprs: Vec<Expr> = [0, 2, 3, 4].map(column).into_iter().collect();
-    let mut exprs = exprs;
-    exprs.insert(1, arithmetic(ArithmeticOp::Divide, int(1_000_000), divisor));
-    let names = vec![String::new(); 5];
-    let plan = Plan::Project { input: Box::new(input), exprs, names };
+    let number = |value: i128| literal(value, DataType::Int32);
+    let divisor = arithmetic(ArithmeticOp::Subtract, column(&input, 1), number(at));
+    let mut exprs: Vec<Expr> = (0..5).map(|index| column(&input, index)).collect();
+    exprs[1] = arithmetic(ArithmeticOp::Divide, number(1_000_000), divisor);
+    let plan = values_of(input, exprs);
     if is_before { filter(filter(plan, 1, CompareOp::Ne, 5), 0, CompareOp::Lt, 12) } else { plan }
 }
 
@@ -285,10 +243,10 @@ fn an_expression_fails_in_the_middle() {
             ];
             for (number, (name, plan, variants)) in plans.into_iter().enumerate() {
                 let case = Case { name, plan, variants, overflows: false };
-                let expected = try_run(&Engine::new(), &case.plan, &sources, &on_cpu());
+                let expected = try_run(&Engine::new(), &case.plan, &sources, cpu());
                 for lanes in [4, 32] {
                     let variants = refilled(&case, ["last", "all"][number % 2], "28");
-                    let options = options(DeviceChoice::Simt, lanes, &variants);
+                    let options = on_lanes((DeviceChoice::Simt, lanes), &variants);
                     let what = format!("{name}, {is_before}, {at}: {variants:?} in warps of {lanes}");
                     match (&expected, try_run(&Engine::new(), &case.plan, &sources, &options)) {
                         (Ok(expected), Ok(output)) => {
@@ -318,11 +276,10 @@ fn a_gpu_gives_every_sink_its_rows() {
     let sources: [Arc<dyn TableSource>; 2] = [40_000, 2_000].map(table);
     for (number, case) in groups().into_iter().chain(others()).enumerate() {
         let is_sorted = matches!(case.plan, Plan::Sort { .. });
-        let expected = rows_of(&run(&Engine::new(), &case.plan, &sources, &on_cpu()).batch, is_sorted);
+        let expected = rows_of(&run(&Engine::new(), &case.plan, &sources, cpu()).batch, is_sorted);
         let threshold = ["28", "8", "32", "1"][number % 4];
         let variants = refilled(&case, ["last", "all"][number % 2], threshold);
-        let shape = ShapeChoices { blocks: Some(4), ..ShapeChoices::default() };
-        let options = QueryOptions { shape, ..options(device, 32, &variants) };
+        let options = options(device, 32, 4, &variants);
         let engine = Engine::new();
         for part in [1, 1000] {
             shrink_tables(&engine, part);

@@ -1,19 +1,9 @@
 //! Inner joins whose sides change places give the rows of a nested loop, as those that are carried out as written do: keys of every type,
 //! NULLs, duplicates, empty sides, residual conditions, several joins, what fails; and the rule takes the side whose keys are unique.
 
-use std::sync::Arc;
-
-use crate::common::cases::{covering, facets_and, sample};
-use crate::joined;
-use crate::joined::{Choice, LIMITS, counted, execute, has, narrowed, options, output};
-use crate::sides::{Condition, Row, Spread, column, expected, plan, rows, rows_of, scan, table};
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Join, JoinKind, Plan};
-use kelpie_compile::types::{DataType, Literal};
-use kelpie_engine::testing::gpu;
-use kelpie_engine::{
-    DeviceChoice, Engine, ExplainStage, MicroModel, Query, QueryOptions, QueryOutput, TableSource,
-};
+use crate::common::*;
+use crate::joined::{Choice, LIMITS, cells, counted, narrowed, options};
+use crate::sides::{Condition, Row, Spread, column, expected, plan, rows, scan, table};
 
 const WRITTEN: Choice = ("build_side", "written");
 const OTHER: Choice = ("build_side", "other");
@@ -36,12 +26,11 @@ fn tables(sides: &[&[Row]]) -> Vec<Arc<dyn TableSource>> {
 
 fn join(build: Plan, probe: Plan, keys: (Expr, Expr), residual: Option<Expr>) -> Plan {
     let (kind, keys) = (JoinKind::Inner, vec![keys]);
-    Plan::Join(Box::new(Join { build, probe, kind, keys, residual, null_equal: false, null_aware: false }))
+    Plan::Join(Box::new(Join { residual, ..join_of(kind, build, probe, keys) }))
 }
 
 fn cast(text: Expr) -> Expr {
-    let kind = ExprKind::Cast { input: Box::new(text), safe: false };
-    Expr { kind, data_type: DataType::Int64, nullable: true }
+    crate::common::cast(text, DataType::Int64)
 }
 
 /// Whether the pipelines show an index of this form.
@@ -91,10 +80,14 @@ fn both_sides_give_the_rows_of_a_nested_loop() {
     for (number, condition, device, side) in cases {
         let (build, probe) = &all[number];
         let plan = plan(JoinKind::Inner, condition, false);
-        let output = output(&engine, plan, &tables(&[build, probe]), &options(device, &[&[side]]));
+        let output = run(&engine, plan, &tables(&[build, probe]), options(device, &[&[side]]));
         let what = format!("{condition:?} {device:?} {side:?} {}", build.len());
-        assert!(has(side, &output), "{what}");
-        assert_eq!(rows_of(&output.batch), expected(JoinKind::Inner, condition, build, probe), "{what}");
+        assert!(has(&output, side), "{what}");
+        assert_eq!(
+            rows_of(&output.batch, false),
+            expected(JoinKind::Inner, condition, build, probe),
+            "{what}"
+        );
     }
 }
 
@@ -123,9 +116,9 @@ fn filtered_sides_change_places() {
         let joined = plan(JoinKind::Inner, on(keys), false);
         let (plan, build, probe) = narrowed(joined, (&build, &probe), limits);
         let expected = expected(JoinKind::Inner, on(keys), &build, &probe);
-        let output = output(&engine, plan, &sources, &options);
-        assert!(has(OTHER, &output));
-        assert_eq!(rows_of(&output.batch), expected, "{limits:?} {keys:?} {options:?}");
+        let output = run(&engine, plan, &sources, &options);
+        assert!(has(&output, OTHER));
+        assert_eq!(rows_of(&output.batch, false), expected, "{limits:?} {keys:?} {options:?}");
     }
 }
 
@@ -140,11 +133,7 @@ fn any_of_several_joins_may_change_its_sides() {
         rows(25, Spread::Dense, 3),
     ];
     let sources: Vec<_> = all.iter().map(|rows| table(rows)).collect();
-    let less = |a, b| Expr {
-        kind: ExprKind::Compare(CompareOp::Le, Box::new(column(a)), Box::new(column(b))),
-        data_type: DataType::Boolean,
-        nullable: false,
-    };
+    let less = |a, b| compare(CompareOp::Le, column(a), column(b));
     let key = |own: usize, other: usize| (column(own), column(other));
     let first = || join(scan(0), scan(1), key(0, 0), Some(less(2, 6)));
     let left_deep = join(join(first(), scan(2), key(4, 0), None), scan(3), key(8, 0), None);
@@ -159,9 +148,9 @@ fn any_of_several_joins_may_change_its_sides() {
                 }
                 let run = |choices: &[Choice]| {
                     let options = QueryOptions { micro_model, ..options(device, &[choices]) };
-                    output(&engine, plan.clone(), &sources, &options)
+                    run(&engine, plan.clone(), &sources, &options)
                 };
-                let expected = rows_of(&run(&[WRITTEN]).batch);
+                let expected = rows_of(&run(&[WRITTEN]).batch, false);
                 assert!(!expected.is_empty(), "{name}");
                 for changed in sample(&format!("{name} {device:?} {micro_model:?}"), 1..8, 2) {
                     let side = |join: u32| if changed >> join & 1 == 1 { "other" } else { "written" };
@@ -176,7 +165,7 @@ fn any_of_several_joins_may_change_its_sides() {
                     made.sort();
                     assert_eq!(made, choices.map(|(name, value)| (name.to_string(), value)), "{name}");
                     let what = format!("{name} {device:?} {micro_model:?} {changed:03b}");
-                    assert_eq!(rows_of(&output.batch), expected, "{what}");
+                    assert_eq!(rows_of(&output.batch, false), expected, "{what}");
                 }
             }
         }
@@ -188,37 +177,16 @@ fn any_of_several_joins_may_change_its_sides() {
 fn what_may_fail_keeps_its_side() {
     let engine = Engine::new();
     let (some, bad) = (rows(3, Spread::Dense, 0), vec![(Some(-2), Some("ключ".to_string()), 1)]);
-    let projected = |input: Plan| Plan::Project {
-        input: Box::new(input),
-        exprs: vec![cast(column(1)), column(1), column(2), column(3)],
-        names: ["k", "t", "v", "w"].map(str::to_string).to_vec(),
-    };
+    let casted = || vec![cast(column(1)), column(1), column(2), column(3)];
     let filtered = |input: Plan| {
-        let one = Expr::literal(Literal::Int(1), DataType::Int32);
-        let null = column(2);
-        let zero = Expr {
-            kind: ExprKind::Arithmetic(ArithmeticOp::Subtract, Box::new(null.clone()), Box::new(null)),
-            data_type: DataType::Int32,
-            nullable: false,
-        };
-        let divided = Expr {
-            kind: ExprKind::Arithmetic(ArithmeticOp::Divide, Box::new(one.clone()), Box::new(zero)),
-            data_type: DataType::Int32,
-            nullable: false,
-        };
-        let kind = ExprKind::Compare(CompareOp::Eq, Box::new(divided), Box::new(one));
-        let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
-        Plan::Filter { input: Box::new(input), predicate }
+        let one = literal(1, DataType::Int32);
+        let zero = arithmetic(ArithmeticOp::Subtract, column(2), column(2));
+        keep(input, compare(CompareOp::Eq, arithmetic(ArithmeticOp::Divide, one.clone(), zero), one))
     };
-    let grouped = Plan::Aggregate {
-        input: Box::new(scan(1)),
-        keys: vec![cast(column(1)), column(1), column(2), column(3)],
-        aggregates: Vec::new(),
-        names: ["k", "t", "v", "w"].map(str::to_string).to_vec(),
-    };
+    let grouped = groups_of(scan(1), casted(), Vec::new());
     for (name, probe, key) in [
         ("key", scan(1), cast(column(1))),
-        ("projection", projected(scan(1)), column(0)),
+        ("projection", values_of(scan(1), casted()), column(0)),
         ("filter", filtered(scan(1)), column(0)),
         ("groups", grouped, column(0)),
     ] {
@@ -227,12 +195,12 @@ fn what_may_fail_keeps_its_side() {
             for (build, fails) in [(&[][..], false), (some.as_slice(), true)] {
                 let sources = tables(&[build, &bad]);
                 for forced in [&[][..], &[OTHER]] {
-                    let got = execute(&engine, plan.clone(), &sources, &options(device, &[forced]));
+                    let got = try_run(&engine, plan.clone(), &sources, options(device, &[forced]));
                     let rows = got.ok().map(|output| output.batch.num_rows());
                     assert_eq!(rows, (!fails).then_some(0), "{name} {device:?} {forced:?}");
                 }
                 let here = options(device, &[&[("join0.build_side", "other")]]);
-                let error = execute(&engine, plan.clone(), &sources, &here).expect_err("it may fail");
+                let error = try_run(&engine, plan.clone(), &sources, &here).expect_err("it may fail");
                 let text = "kelpie.variant.join0.build_side = other is not possible: a ";
                 assert!(error.to_string().contains(text), "{name} {error}");
             }
@@ -261,7 +229,7 @@ fn the_side_of_unique_keys_is_built() {
     let sources = tables(&[&foreign, &primary]);
     let plan = || counted(plan(JoinKind::Inner, on(&[0]), false), Some(column(6)));
     for device in devices() {
-        let run = |forced: &[Choice]| output(&engine, plan(), &sources, &options(device, &[forced]));
+        let run = |forced: &[Choice]| run(&engine, plan(), &sources, options(device, &[forced]));
         let written = run(&[WRITTEN]);
         let by_rule = run(&[]);
         let (value, why) = choice(&by_rule);
@@ -272,16 +240,16 @@ fn the_side_of_unique_keys_is_built() {
             ("other", expected.replace("about ", "")),
             "{device:?}"
         );
-        assert_eq!(joined::cells(&by_rule), joined::cells(&written), "{device:?}");
-        assert_eq!(joined::cells(&by_rule)[0], ROWS.to_string(), "{device:?}");
-        let query = joined::query(plan(), &sources, &options(device, &[]));
+        assert_eq!(cells(&by_rule), cells(&written), "{device:?}");
+        assert_eq!(cells(&by_rule)[0], ROWS.to_string(), "{device:?}");
+        let query = query_of(plan(), &sources, options(device, &[]));
         assert!(has_index(&engine, &query, "rows at their keys, all"), "{device:?}");
-        let query = joined::query(plan(), &sources, &options(device, &[&[WRITTEN]]));
+        let query = query_of(plan(), &sources, options(device, &[&[WRITTEN]]));
         assert!(!has_index(&engine, &query, "rows at their keys, all"), "{device:?}");
     }
     // The other way round there is nothing to change.
     let sources = tables(&[&primary, &foreign]);
-    let (value, why) = choice(&output(&engine, plan(), &sources, &options(DEVICES[0], &[])));
+    let (value, why) = choice(&run(&engine, plan(), &sources, options(DEVICES[0], &[])));
     assert!(value == "written" && why.contains("nothing is known"), "{why}");
 }
 
@@ -295,9 +263,9 @@ fn the_side_of_far_fewer_rows_is_built() {
         let sides = [rows(build, Spread::Duplicates, 1), rows(probe, Spread::Sparse, 1)];
         let sources = tables(&[&sides[0], &sides[1]]);
         let plan = || counted(plan(JoinKind::Inner, on(&[0]), false), Some(column(6)));
-        let by_rule = output(&engine, plan(), &sources, &options(DEVICES[0], &[]));
+        let by_rule = run(&engine, plan(), &sources, options(DEVICES[0], &[]));
         assert_eq!(choice(&by_rule).0, value, "{build} {probe}");
-        let written = output(&engine, plan(), &sources, &options(DEVICES[0], &[&[WRITTEN]]));
-        assert_eq!(joined::cells(&by_rule), joined::cells(&written), "{build} {probe}");
+        let written = run(&engine, plan(), &sources, options(DEVICES[0], &[&[WRITTEN]]));
+        assert_eq!(cells(&by_rule), cells(&written), "{build} {probe}");
     }
 }

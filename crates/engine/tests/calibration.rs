@@ -1,22 +1,14 @@
 //! What was measured of a device changes what rules choose, which say so; it changes no answer.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
-use crate::common::cases::is_whole;
-use crate::plans::{rows_of, run, some_plans, table};
+use crate::common::*;
+use crate::plans::{some_plans, table};
 use kelpie_device::disk_cache::file_name;
-use kelpie_engine::{
-    Calibrated, Device, DeviceChoice, DeviceKind, Engine, QueryOptions, QueryOutput, TableSource,
-};
+use kelpie_engine::{Calibrated, Device, DeviceKind};
 
-fn options(device: DeviceChoice) -> QueryOptions {
-    QueryOptions { device, threads: Some(2), ..QueryOptions::default() }
-}
-
-/// The device of a kind that queries of [`options`] run on, as far as files tell it from others.
+/// The device of a kind that queries of a choice run on, as far as files tell it from others.
 fn device(kind: DeviceKind) -> Arc<dyn Device> {
     let devices = Engine::new().devices();
     let found = devices.into_iter().find(|(own, _)| *own == kind).expect("the engine knows it");
@@ -45,7 +37,7 @@ fn measured(output: &QueryOutput) -> Vec<String> {
 
 #[test]
 fn caches_of_any_size_change_no_answer() {
-    let sources: [Arc<dyn TableSource>; 2] = [150, 60].map(table);
+    let sources = [150, 60].map(table);
     let kinds = [(DeviceKind::Cpu, DeviceChoice::Cpu), (DeviceKind::Simt, DeviceChoice::Simt)];
     let mut seen = BTreeSet::new();
     for (core, last) in [(4 << 10, 32 << 10), (16 << 20, 1 << 30)] {
@@ -54,8 +46,8 @@ fn caches_of_any_size_change_no_answer() {
         let (plain, calibrated) = (Engine::new(), Engine::calibrated_from(folder.path()));
         for (name, plan, ordered) in some_plans(&format!("a cache of {last} bytes"), 12) {
             for (kind, choice) in kinds {
-                let own = run(&calibrated, &plan, &sources, &options(choice));
-                let other = run(&plain, &plan, &sources, &options(choice));
+                let own = run(&calibrated, &plan, &sources, on(choice, &[]));
+                let other = run(&plain, &plan, &sources, on(choice, &[]));
                 let rows = |output: &QueryOutput| rows_of(&output.batch, ordered);
                 assert_eq!(rows(&own), rows(&other), "{name} on {kind:?}");
                 assert_eq!(measured(&other), [""; 0], "{name}");

@@ -1,12 +1,9 @@
 //! Places that a CPU's workers take by the thousand, of which the last rows fill those that are left: results and sorts behind filters
 //! and joins, beside an atomic a row.
 
-use std::sync::Arc;
-
-use crate::plans::{filter, join, project, rows_of, run, scan, sort, table, union};
+use crate::common::*;
+use crate::plans::{filter, join, project, scan, sort, table, union};
 use kelpie_compile::expr::CompareOp::{Gt, Lt};
-use kelpie_compile::plan::{JoinKind, Plan};
-use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, TableSource};
 
 /// So many that workers take chunks by rule.
 const ROWS: usize = 40_001;
@@ -33,31 +30,21 @@ fn wanted() -> Vec<(&'static str, Plan, bool, usize)> {
     ]
 }
 
-fn options(threads: usize, forced: Option<&str>) -> QueryOptions {
-    let mut variants = Forced::default();
-    if let Some(value) = forced {
-        variants.set("write_places", value).expect("an axis and its value");
-    }
-    QueryOptions { device: DeviceChoice::Cpu, threads: Some(threads), variants, ..QueryOptions::default() }
+fn options(threads: usize, places: &str) -> QueryOptions {
+    QueryOptions { threads: Some(threads), ..on(DeviceChoice::Cpu, &[("write_places", places)]) }
 }
 
 #[test]
 fn every_place_has_its_row() {
     let engine = Engine::new();
-    let sources: [Arc<dyn TableSource>; 2] = [table(ROWS), table(100)];
+    let sources = [table(ROWS), table(100)];
     for (name, plan, ordered, rows) in wanted() {
-        let expected = run(&engine, &plan, &sources, &options(2, Some("atomic")));
+        let expected = run(&engine, &plan, &sources, options(2, "atomic"));
         let expected = rows_of(&expected.batch, ordered);
         assert_eq!(expected.len(), rows, "{name}");
         for threads in [1, 2, 7] {
-            let output = run(&engine, &plan, &sources, &options(threads, None));
-            let chosen = |value: &str| {
-                output
-                    .metrics
-                    .choices()
-                    .any(|choice| choice.axis.name == "write_places" && choice.value == value)
-            };
-            assert!(chosen("chunks"), "{name}: by rule");
+            let output = run(&engine, &plan, &sources, options(threads, "rule"));
+            assert!(has(&output, ("write_places", "chunks")), "{name}: by rule");
             assert_eq!(rows_of(&output.batch, ordered), expected, "{name}, {threads} workers");
         }
     }
@@ -67,12 +54,12 @@ fn every_place_has_its_row() {
 #[test]
 fn with_little_memory_and_in_blocks() {
     let engine = Engine::new();
-    let sources: [Arc<dyn TableSource>; 2] = [table(ROWS), table(100)];
+    let sources = [table(ROWS), table(100)];
     for (name, plan, ordered, rows) in wanted() {
         for (threads, memory, block_bytes) in [(2, 24 << 20, None), (3, 256 << 20, Some(64 << 10))] {
-            let little = QueryOptions { memory_limit: Some(memory), block_bytes, ..options(threads, None) };
+            let little = QueryOptions { memory_limit: Some(memory), block_bytes, ..options(threads, "rule") };
             let output = run(&engine, &plan, &sources, &little);
-            let expected = run(&engine, &plan, &sources, &options(2, Some("atomic")));
+            let expected = run(&engine, &plan, &sources, options(2, "atomic"));
             assert_eq!(output.batch.num_rows(), rows, "{name}, {memory} bytes");
             assert_eq!(
                 rows_of(&output.batch, ordered),

@@ -1,20 +1,8 @@
 //! Keys that come in about their order, whose groups are in a direct-addressed table however many values there are: a CPU's workers
 //! come to slots near each other. Compared with a plain evaluation and with hash tables.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::{sample, sizes};
+use crate::common::*;
 use crate::plans::{aggregate, filter};
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int64Type, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::CompareOp;
-use kelpie_compile::plan::{AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::testing::has_cuda;
-use kelpie_engine::{CancelToken, DeviceChoice, Engine, Forced, Query, QueryOptions, QueryOutput};
 
 /// So many that columns are looked at, and more values than a direct-addressed table has slots anywhere.
 const ROWS: i64 = 360_000;
@@ -25,26 +13,23 @@ type Row = (Option<i64>, i64, i64);
 
 /// A batch a zone.
 fn table(rows: &[Row]) -> Arc<Table> {
-    let field = |name: &str, nullable| ArrowField::new(name, ArrowType::Int64, nullable);
-    let schema = Arc::new(Schema::new(vec![field("key", true), field("value", false), field("few", false)]));
     let batch = |rows: &[Row]| {
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(rows.iter().map(|row| row.0).collect::<Int64Array>()),
-            Arc::new(rows.iter().map(|row| row.1).collect::<Int64Array>()),
-            Arc::new(rows.iter().map(|row| row.2).collect::<Int64Array>()),
+        let columns = vec![
+            maybe_longs(rows.iter().map(|row| row.0)),
+            longs(rows.iter().map(|row| row.1)),
+            longs(rows.iter().map(|row| row.2)),
         ];
-        RecordBatch::try_new(Arc::clone(&schema), columns).expect("a batch")
+        batch_of(&COLUMNS, columns)
     };
     Arc::new(Table(rows.chunks(1 << 13).map(batch).collect()))
 }
 
+const COLUMNS: [Column; 3] =
+    [("key", DataType::Int64, true), ("value", DataType::Int64, false), ("few", DataType::Int64, false)];
+
 /// `count(*)`, `sum`, `min` and `max` of the values by keys, of rows whose value is below `limit`.
 fn plan(keys: &[usize], limit: Option<i64>) -> Plan {
-    let names = ["key", "value", "few"].into_iter();
-    let field = |name: &str| Field { name: name.into(), data_type: DataType::Int64, nullable: name == "key" };
-    let scan =
-        Scan { source: 0, table: "t".into(), columns: vec![0, 1, 2], fields: names.map(field).collect() };
-    let mut rows = Plan::Scan(scan);
+    let mut rows = scan_of(0, &COLUMNS);
     if let Some(limit) = limit {
         rows = filter(rows, 1, CompareOp::Lt, limit.into());
     }
@@ -72,12 +57,6 @@ fn expected(rows: &[Row], keys: &[usize], limit: Option<i64>) -> Vec<Vec<Option<
     groups.into_iter().map(|(key, cells)| key.into_iter().chain(values(cells)).collect()).collect()
 }
 
-fn run(engine: &Engine, source: &Arc<Table>, plan: &Plan, options: &QueryOptions) -> QueryOutput {
-    let query =
-        Query { plan: plan.clone(), sources: vec![Arc::clone(source) as _], options: options.clone() };
-    engine.execute(&query, &CancelToken::default()).expect("the query runs")
-}
-
 fn rows_of(batch: &RecordBatch) -> Vec<Vec<Option<i64>>> {
     let columns: Vec<&Int64Array> =
         batch.columns().iter().map(|column| column.as_primitive::<Int64Type>()).collect();
@@ -90,14 +69,11 @@ fn rows_of(batch: &RecordBatch) -> Vec<Vec<Option<i64>>> {
 
 /// Whether the rows came to a direct-addressed table in the order in which they lie.
 fn is_direct(output: &QueryOutput) -> bool {
-    let any = |what: &str| output.metrics.pipelines.iter().any(|pipeline| pipeline.name.contains(what));
-    any("aggregate (direct") && !any("parts")
+    is_told(output, "aggregate (direct") && !is_told(output, "parts")
 }
 
 fn cpu(threads: usize, forced: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    forced.iter().for_each(|(axis, value)| variants.set(axis, value).expect("an axis and its value"));
-    QueryOptions { device: DeviceChoice::Cpu, threads: Some(threads), variants, ..QueryOptions::default() }
+    QueryOptions { threads: Some(threads), ..on(DeviceChoice::Cpu, forced) }
 }
 
 /// A scramble of a number.
@@ -152,7 +128,7 @@ fn keys_in_about_their_order() {
         for (by, limit) in sample(what, GROUPINGS, 1) {
             let (plan, expected) = (plan(by, limit), expected(&rows, by, limit));
             for (threads, forced) in sample(what, ways, 3) {
-                let output = run(&engine, &source, &plan, &cpu(threads, forced));
+                let output = run(&engine, &plan, &source, cpu(threads, forced));
                 assert!(rows_of(&output.batch) == expected, "{what} {by:?} {limit:?} {forced:?}");
             }
         }
@@ -172,7 +148,7 @@ fn warps_add_up_neighbours() {
         let options = QueryOptions { device, ..cpu(2, &[("group_table", form)]) };
         for count in sizes(20_000, ROWS as usize) {
             let (rows, source) = in_order(what, count as i64);
-            let output = run(&engine, &source, &plan(by, None), &options);
+            let output = run(&engine, plan(by, None), &source, &options);
             assert!(rows_of(&output.batch) == expected(&rows, by, None), "{what} {by:?} {device:?}");
             let by_warps = |name: &str| name.contains("segments in warps");
             let segments = output.metrics.pipelines.iter().any(|pipeline| by_warps(&pipeline.name));
@@ -196,11 +172,11 @@ fn the_rule_goes_by_the_order_of_rows_and_their_number() {
     for (what, rows, direct) in
         [("ordered", &ordered, true), ("scattered", &scattered, false), ("sparse", &sparse, false)]
     {
-        let output = run(&engine, &table(rows), &plan(&[0], None), &cpu(2, &[]));
+        let output = run(&engine, plan(&[0], None), &table(rows), cpu(2, &[]));
         assert_eq!(is_direct(&output), direct, "{what}");
         assert!(rows_of(&output.batch) == expected(rows, &[0], None), "{what}");
     }
     let little = QueryOptions { memory_limit: Some(32 << 20), ..cpu(2, &[]) };
-    let output = run(&engine, &table(&ordered), &plan(&[0], None), &little);
+    let output = run(&engine, plan(&[0], None), &table(&ordered), &little);
     assert!(rows_of(&output.batch) == expected(&ordered, &[0], None));
 }

@@ -1,19 +1,7 @@
 //! Sums of decimals whose values and rows do not prove them to be within 128 bits: the sum itself, or an error that names
 //! the aggregate, wherever the sum is on the way and whoever adds it up.
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::{covering, facets, facets_and};
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int32Array, Int64Array};
-use arrow::datatypes::{DataType as ArrowType, Decimal128Type, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, MicroModel, Query, QueryOptions, Resolution,
-};
+use crate::common::*;
 
 /// The largest decimal of 38 digits.
 const MOST: i128 = 10i128.pow(38) - 1;
@@ -24,36 +12,30 @@ const SUM: &str = "sum(t.value)";
 /// One row: group, value, and whether a filter lets it pass.
 type Row = (i32, i128, bool);
 
-fn field(name: &str, data_type: DataType) -> Field {
-    Field { name: name.into(), data_type, nullable: false }
-}
+const COLUMNS: [Column; 4] = [
+    ("dense", DataType::Int32, false),
+    ("wide", DataType::Int64, false),
+    ("value", DECIMAL, false),
+    ("passes", DataType::Boolean, false),
+];
 
 fn table(rows: &[Row]) -> Arc<Table> {
-    let types = [ArrowType::Int32, ArrowType::Int64, ArrowType::Decimal128(38, 2), ArrowType::Boolean];
-    let fields = ["dense", "wide", "value", "passes"].into_iter().zip(types);
-    let fields: Vec<_> = fields.map(|(name, data_type)| ArrowField::new(name, data_type, false)).collect();
     let wide = |group: i32| (i64::from(group) - 1).wrapping_mul(4_000_000_000_000_000_000);
-    let values = Decimal128Array::from_iter_values(rows.iter().map(|row| row.1));
-    let arrays: Vec<ArrayRef> = vec![
-        Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.0))),
-        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| wide(row.0)))),
-        Arc::new(values.with_precision_and_scale(38, 2).expect("a decimal")),
+    let arrays = vec![
+        ints(rows.iter().map(|row| row.0)),
+        longs(rows.iter().map(|row| wide(row.0))),
+        decimals(rows.iter().map(|row| row.1), 38, 2),
         Arc::new(BooleanArray::from_iter(rows.iter().map(|row| Some(row.2)))),
     ];
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("a batch");
-    Arc::new(Table(vec![batch]))
+    table_of(&COLUMNS, arrays)
 }
 
-/// Columns of the table.
-const COLUMNS: [DataType; 4] = [DataType::Int32, DataType::Int64, DECIMAL, DataType::Boolean];
-
 fn scan() -> Plan {
-    let fields: Vec<Field> = COLUMNS.iter().map(|data_type| field("column", data_type.clone())).collect();
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..4).collect(), fields })
+    scan_of(0, &COLUMNS)
 }
 
 fn column(index: usize) -> Expr {
-    Expr::column(index, COLUMNS[index].clone(), false)
+    column_of(&COLUMNS, index)
 }
 
 /// What is aggregated: the values, each once where `distinct`, and only those that pass where `filtered`.
@@ -65,27 +47,17 @@ struct Form {
 }
 
 fn plan(form: Form, input: Plan) -> Plan {
-    let value = match form.filtered {
-        true => Expr {
-            kind: ExprKind::Case { branches: vec![(column(3), column(2))], otherwise: None },
-            data_type: DECIMAL,
-            nullable: true,
-        },
-        false => column(2),
-    };
-    let aggregate = |function, name: &str, data_type| Aggregate {
-        function,
-        argument: Some(value.clone()),
-        distinct: form.distinct,
-        field: Field { nullable: true, ..field(name, data_type) },
+    let value = if form.filtered { value_where(column(3), column(2)) } else { column(2) };
+    let aggregate = |function, name: &str, data_type| {
+        let aggregate = of(function, Some(value.clone()), data_type);
+        let field = Field { name: name.into(), ..aggregate.field };
+        Aggregate { distinct: form.distinct, field, ..aggregate }
     };
     let aggregates = vec![
         aggregate(AggregateFunction::Count, "count(t.value)", DataType::Int64),
         aggregate(AggregateFunction::Sum, SUM, DECIMAL),
     ];
-    let keys: Vec<Expr> = form.key.map(column).into_iter().collect();
-    let names = vec![String::new(); keys.len() + aggregates.len()];
-    Plan::Aggregate { input: Box::new(input), keys, aggregates, names }
+    groups_of(input, form.key.map(column).into_iter().collect(), aggregates)
 }
 
 /// The sums of the groups in order, or nothing where one of them is beyond its type.
@@ -120,20 +92,7 @@ fn engine() -> &'static Engine {
 }
 
 fn configurations() -> Vec<QueryOptions> {
-    let devices = [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
-    let gpu = kelpie_engine::testing::has_cuda(engine()).then_some((DeviceChoice::Cuda, 32));
-    let mut all = Vec::new();
-    for (device, simt_lanes) in devices.into_iter().chain(gpu) {
-        for micro_model in MicroModel::ALL {
-            let options = QueryOptions { device, micro_model, simt_lanes, ..QueryOptions::default() };
-            let blocks = micro_model == MicroModel::Resolution && device != DeviceChoice::Cpu;
-            all.extend(
-                blocks.then(|| QueryOptions { resolution: Resolution::WorkEfficient, ..options.clone() }),
-            );
-            all.push(options);
-        }
-    }
-    all
+    every_model(&lanes())
 }
 
 /// Compares every form, and every device and model.
@@ -148,9 +107,7 @@ fn check(rows: &[Row]) {
     }
     let name = format!("{} rows, the first {:?}", rows.len(), rows[0]);
     for (form, options) in covering(&name, cases, 14, |(form, options)| facets_and(options, &[form])) {
-        let query =
-            Query { plan: plan(form, scan()), sources: vec![source.clone() as _], options: options.clone() };
-        let outcome = engine().execute(&query, &CancelToken::default());
+        let outcome = try_run(engine(), plan(form, scan()), &source, &options);
         match (outcome, expected(rows, form)) {
             (Ok(output), Some(sums)) => assert_eq!(sums_of(&output.batch), sums, "{form:?}, {options:?}"),
             (Err(EngineError::SumOverflow { aggregate }), None) => assert_eq!(aggregate, SUM),
@@ -166,7 +123,7 @@ fn sums_of(batch: &RecordBatch) -> Vec<Option<i128>> {
     let mut rows: Vec<usize> = (0..batch.num_rows()).collect();
     if batch.num_columns() == 3 {
         let keys = arrow::compute::cast(batch.column(0), &ArrowType::Int64).expect("integers");
-        let keys = keys.as_primitive::<arrow::datatypes::Int64Type>().clone();
+        let keys = keys.as_primitive::<Int64Type>().clone();
         rows.sort_by_key(|row| keys.value(*row));
     }
     rows.into_iter().map(|row| sums.is_valid(row).then(|| sums.value(row))).collect()
@@ -216,20 +173,13 @@ fn a_sum_of_what_may_be_very_many_rows() {
     let rows: Vec<Row> = (0..64).map(|row| (row / 2, [MOST, -MOST + 1][row as usize % 2], true)).collect();
     let source = table(&rows);
     let doubled = |probe: Plan| {
-        let pairs = Plan::Join(Box::new(Join {
-            build: scan(),
-            probe,
-            kind: JoinKind::Inner,
-            keys: vec![(column(0), column(0))],
-            residual: None,
-            null_equal: false,
-            null_aware: false,
-        }));
+        let pairs =
+            Plan::Join(Box::new(join_of(JoinKind::Inner, scan(), probe, vec![(column(0), column(0))])));
         let names = vec![String::new(); 4];
         Plan::Project { input: Box::new(pairs), exprs: (0..4).map(column).collect(), names }
     };
     let joined = (0..5).fold(scan(), |plan, _| doubled(plan));
-    let beyond = Plan::Filter { input: Box::new(joined.clone()), predicate: positive() };
+    let beyond = keep(joined.clone(), positive());
     // The other models store the rows of each join, and so only differ in what is not under test here.
     let in_registers = |options: &QueryOptions| {
         matches!(options.micro_model, MicroModel::Pipelined | MicroModel::Resolution)
@@ -238,8 +188,7 @@ fn a_sum_of_what_may_be_very_many_rows() {
     for options in covering("very many rows", options, 0, facets) {
         let run = |key, input: &Plan| {
             let plan = plan(Form { key, distinct: false, filtered: false }, input.clone());
-            let query = Query { plan, sources: vec![source.clone() as _], options: options.clone() };
-            engine().execute(&query, &CancelToken::default())
+            try_run(engine(), plan, &source, &options)
         };
         let sum = |key| run(key, &joined).map(|output| sums_of(&output.batch)).expect("within its type");
         assert_eq!(sum(None), [Some(1_024)], "{options:?}");
@@ -253,7 +202,5 @@ fn a_sum_of_what_may_be_very_many_rows() {
 
 /// Whether the value is above zero.
 fn positive() -> Expr {
-    let zero = Expr::literal(Literal::Int(0), DECIMAL);
-    let kind = ExprKind::Compare(CompareOp::Gt, Box::new(column(2)), Box::new(zero));
-    Expr { kind, data_type: DataType::Boolean, nullable: false }
+    compare_with(CompareOp::Gt, column(2), 0)
 }

@@ -1,33 +1,17 @@
 //! A stage that has run before is launched without a look at what its kernels count. It gives the same rows; and where
 //! something else comes of it than before, it is noticed, and the rows are still right.
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::sample;
-use crate::plans::{aggregate, filter, join, rows_of, run, some_plans, table, try_run};
-use arrow::array::{ArrayRef, Int64Array, StringArray};
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use crate::common::*;
+use crate::plans::{aggregate, filter, join, some_plans, table};
 use kelpie_compile::plan::AggregateFunction::{Count, Min, Sum};
-use kelpie_compile::plan::{JoinKind, Plan, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, Forced, Query, QueryError, QueryOptions, TableSource,
-};
 
 fn cpu() -> QueryOptions {
-    QueryOptions { device: DeviceChoice::Cpu, threads: Some(1), ..QueryOptions::default() }
+    QueryOptions { threads: Some(1), ..on(DeviceChoice::Cpu, &[]) }
 }
 
 /// Devices that defer: the interpreter, and a GPU where there is one.
 fn devices() -> Vec<QueryOptions> {
-    let mut all = vec![DeviceChoice::Simt];
-    if kelpie_engine::testing::has_cuda(&Engine::new()) {
-        all.push(DeviceChoice::Cuda);
-    }
-    all.into_iter().map(|device| QueryOptions { device, ..QueryOptions::default() }).collect()
+    devices_with_warps().into_iter().map(|device| on(device, &[])).collect()
 }
 
 #[test]
@@ -35,7 +19,7 @@ fn a_stage_that_ran_before_gives_the_same_rows() {
     let engine = Engine::new();
     let sources = [150, 60].map(table);
     for (name, plan, ordered) in some_plans("stages that ran before", 30) {
-        let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, ordered);
+        let expected = rows_of(&run(&engine, &plan, &sources, cpu()).batch, ordered);
         for options in devices() {
             let mut deferred = Vec::new();
             for _ in 0..5 {
@@ -57,13 +41,11 @@ fn a_stage_that_ran_before_gives_the_same_rows() {
     }
 }
 
+const COLUMNS: [Column; 3] =
+    [("k", DataType::Int64, false), ("n", DataType::Int64, false), ("s", DataType::Utf8, false)];
+
 /// Keys and numbers in `-2..=17`, and text: both ends are there, whatever the seed, and so columns are stored alike.
 fn numbers(rows: i64, seed: i64, zeros: bool) -> Arc<dyn TableSource> {
-    let schema = Schema::new(vec![
-        ArrowField::new("k", ArrowType::Int64, false),
-        ArrowField::new("n", ArrowType::Int64, false),
-        ArrowField::new("s", ArrowType::Utf8, false),
-    ]);
     let value = |row: i64, by: i64| match row {
         0 => -2,
         1 => 17,
@@ -74,19 +56,15 @@ fn numbers(rows: i64, seed: i64, zeros: bool) -> Arc<dyn TableSource> {
         },
     };
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values((0..rows).map(|row| value(row, 3)))),
-        Arc::new(Int64Array::from_iter_values((0..rows).map(|row| value(row, 11)))),
-        Arc::new(StringArray::from_iter_values(
-            (0..rows).map(|row| format!("text number {:05}", (row * (seed + 3)) % 4001)),
-        )),
+        longs((0..rows).map(|row| value(row, 3))),
+        longs((0..rows).map(|row| value(row, 11))),
+        texts((0..rows).map(|row| format!("text number {:05}", (row * (seed + 3)) % 4001))),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
 fn scan(source: usize) -> Plan {
-    let field = |name: &str, data_type| Field { name: name.into(), data_type, nullable: false };
-    let fields = vec![field("k", DataType::Int64), field("n", DataType::Int64), field("s", DataType::Utf8)];
-    Plan::Scan(Scan { source, table: "t".into(), columns: (0..3).collect(), fields })
+    scan_of(source, &COLUMNS)
 }
 
 /// Other data of the same layout under the same program: more rows, fewer, none at all.
@@ -100,10 +78,7 @@ fn what_is_not_foreseen_is_noticed() {
 fn what_is_not_foreseen_of_parts_is_noticed() {
     for options in devices() {
         for layout in ["shares", "histogram"] {
-            let mut variants = Forced::default();
-            for (axis, value) in [("group_parts", "16"), ("join_parts", "16"), ("part_layout", layout)] {
-                variants.set(axis, value).expect("an axis and its value");
-            }
+            let variants = force([("group_parts", "16"), ("join_parts", "16"), ("part_layout", layout)]);
             other_data(&QueryOptions { variants, ..options.clone() });
         }
     }
@@ -137,7 +112,7 @@ fn other_data(options: &QueryOptions) {
         let mut missed = false;
         for seed in [1, 1, 2, 2, 5, 5, 1, 9, 4, 4] {
             let sources = [numbers(700, seed, true), numbers(500, seed * seed, true)];
-            let expected = rows_of(&run(&engine, plan, &sources, &cpu()).batch, false);
+            let expected = rows_of(&run(&engine, plan, &sources, cpu()).batch, false);
             let output = run(&engine, plan, &sources, options);
             assert_eq!(rows_of(&output.batch, false), expected, "{name}, {seed}: {options:?}");
             missed |= seed != 1 && output.metrics.deferred == 0;
@@ -158,7 +133,7 @@ fn errors_are_those_of_the_query() {
     let (fine, failing) = ([numbers(300, 1, false)], [numbers(300, 1, true)]);
     for options in devices() {
         let engine = Engine::new();
-        let expected = rows_of(&run(&engine, &plan, &fine, &cpu()).batch, false);
+        let expected = rows_of(&run(&engine, &plan, &fine, cpu()).batch, false);
         for _ in 0..2 {
             for _ in 0..2 {
                 assert_eq!(rows_of(&run(&engine, &plan, &fine, &options).batch, false), expected);
@@ -178,7 +153,7 @@ fn a_cancelled_query_stops() {
         let expected = rows_of(&run(&engine, &plan, &sources, &options).batch, false);
         let cancel = CancelToken::default();
         cancel.cancel();
-        let query = Query { plan: plan.clone(), sources: sources.clone(), options: options.clone() };
+        let query = query_of(&plan, &sources, &options);
         let error = engine.execute(&query, &cancel).expect_err("it is cancelled");
         assert!(matches!(error, EngineError::Cancelled), "{error:?}");
         let output = run(&engine, &plan, &sources, &options);
@@ -191,11 +166,11 @@ fn a_cancelled_query_stops() {
 #[test]
 fn constants_are_those_of_the_program() {
     let text = |value: &str| {
-        let literal = Expr::literal(Literal::Utf8(value.into()), DataType::Utf8);
+        let literal = text_literal(value);
         let column = Box::new(Expr::column(2, DataType::Utf8, false));
         let kind = ExprKind::Compare(CompareOp::Lt, column, Box::new(literal));
         let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
-        aggregate(Plan::Filter { input: Box::new(scan(0)), predicate }, &[], &[(Count, None, false)])
+        aggregate(keep(scan(0), predicate), &[], &[(Count, None, false)])
     };
     let sources = [numbers(600, 3, true)];
     for options in devices() {
@@ -203,19 +178,24 @@ fn constants_are_those_of_the_program() {
         for _ in 0..3 {
             for value in ["text number 01000", "text number 03", "", "u"] {
                 let plan = text(value);
-                let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+                let expected = rows_of(&run(&engine, &plan, &sources, cpu()).batch, false);
                 assert_eq!(rows_of(&run(&engine, &plan, &sources, &options).batch, false), expected);
             }
         }
     }
 }
 
+const CHOSEN: [Column; 4] = [
+    ("k", DataType::Int64, false),
+    ("n", DataType::Int64, false),
+    ("w", DataType::Int64, false),
+    ("v", DataType::Int64, false),
+];
+
 /// Columns of one layout whatever is chosen: `k` is 17 in about so many rows of each ten thousand, else -2; `n` has few values, `w` and
 /// `v` have all of 64 bits, and `v` none of them twice.
 fn chosen(share: u64, seed: u64) -> Arc<dyn TableSource> {
     let rows = 6000u64;
-    let names = ["k", "n", "w", "v"];
-    let fields = names.map(|name| ArrowField::new(name, ArrowType::Int64, false));
     let mixed = |row: u64| {
         let mixed = (row + seed * rows + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -232,31 +212,21 @@ fn chosen(share: u64, seed: u64) -> Arc<dyn TableSource> {
         // Every second one is one of few, so that later words decide.
         _ => mixed(row % 40 + row) as i64 >> (row % 2 * 61),
     };
-    let column =
-        |value: &dyn Fn(u64) -> i64| Arc::new(Int64Array::from_iter_values((0..rows).map(value))) as ArrayRef;
+    let column = |value: &dyn Fn(u64) -> i64| longs((0..rows).map(value));
     let columns = vec![
         column(&key),
         column(&|row| row as i64 % 3),
         column(&wide),
         column(&|row| row.wrapping_mul(0x9e37_79b9_7f4a_7c15) as i64),
     ];
-    let schema = Arc::new(Schema::new(fields.to_vec()));
-    Arc::new(Table(vec![RecordBatch::try_new(schema, columns).expect("a batch")]))
+    table_of(&CHOSEN, columns)
 }
 
 /// The rows of [`chosen`] with 17 in `k`, ordered by some columns, of which the host sorts none of its own accord.
 fn ordered(keys: &[usize], fetch: Option<usize>) -> Plan {
-    let fields: Vec<Field> = ["k", "n", "w", "v"]
-        .map(|name| Field { name: name.into(), data_type: DataType::Int64, nullable: false })
-        .into();
-    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..4).collect(), fields });
-    let keys = keys.iter().enumerate().map(|(number, index)| SortKey {
-        expr: Expr::column(*index, DataType::Int64, false),
-        descending: number % 2 == 1,
-        nulls_first: false,
-    });
-    let input = Box::new(filter(scan, 0, CompareOp::Gt, 8));
-    Plan::Sort { input, keys: keys.collect(), fetch }
+    let key = |(number, index): (usize, &usize)| sort_key(column_of(&CHOSEN, *index), number % 2 == 1, false);
+    let rows = filter(scan_of(0, &CHOSEN), 0, CompareOp::Gt, 8);
+    sorted(rows, keys.iter().enumerate().map(key).collect(), fetch)
 }
 
 /// Few rows are sorted without anybody waiting for their number, which may then be another one than was foreseen, or too many for a
@@ -265,8 +235,8 @@ fn ordered(keys: &[usize], fetch: Option<usize>) -> Plan {
 fn a_sort_of_few_rows_is_deferred() {
     let by = |input: Plan, index: usize| {
         let expr = Expr::column(index, DataType::Int64, false);
-        let keys = vec![SortKey { expr, descending: true, nulls_first: false }];
-        Plan::Sort { input: Box::new(input), keys, fetch: None }
+        let keys = vec![sort_key(expr, true, false)];
+        sorted(input, keys, None)
     };
     let groups = |input: Plan| aggregate(input, &[1], &[(Count, None, false), (Min, Some(3), false)]);
     let all = ordered(&[1, 2, 3], None);
@@ -280,7 +250,7 @@ fn a_sort_of_few_rows_is_deferred() {
         ("no rows", ordered(&[1, 2, 3], Some(0)), Some(3)),
         ("more than there are", ordered(&[2, 3], Some(5500)), Some(3)),
         // The sort is the host's.
-        ("from a row on", Plan::Limit { input: Box::new(all), skip, fetch }, Some(2)),
+        ("from a row on", limit(all, skip, fetch), Some(2)),
         ("groups", by(groups(ordered(&[3], None)), 2), None),
         ("rows that stay", by(groups(ordered(&[1, 2, 3], Some(40))), 0), None),
     ];
@@ -292,7 +262,7 @@ fn a_sort_of_few_rows_is_deferred() {
             // About 300 rows, somewhat more, far more, and more than a block sorts; then few, two, and as at first.
             for share in [500, 500, 500, 560, 1500, 1500, 9500, 9500, 9500, 100, 100, 0, 0, 500, 500] {
                 let sources = [chosen(share, share)];
-                let expected = rows_of(&run(&engine, plan, &sources, &cpu()).batch, true);
+                let expected = rows_of(&run(&engine, plan, &sources, cpu()).batch, true);
                 let output = run(&engine, plan, &sources, &options);
                 assert_eq!(rows_of(&output.batch, true), expected, "{name}, {share}: {options:?}");
                 deferred.push(output.metrics.deferred);

@@ -1,39 +1,12 @@
 //! Keys of groups that follow from other keys: a column whose values are all different tells the others of its table, and through joins
 //! whose build sides have unique keys those of further tables. The groups are those that all keys together tell apart.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::Range;
 
-use crate::common::Table;
-use crate::common::cases::{is_whole, sample};
-use crate::plans::{aggregate, filter, rows_of, run, union};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
-use kelpie_compile::plan::{AggregateFunction, Join, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::testing::gpu;
-use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, TableSource};
+use crate::common::*;
+use crate::plans::{aggregate, filter, union};
 
 use AggregateFunction::{Count, Max, Sum};
-
-/// A generator of numbers (Steele et al., SplitMix64): the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, count: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % count.max(1) as u64) as usize
-    }
-
-    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
-        values[self.below(values.len())]
-    }
-}
 
 /// What the first column of a table is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,78 +43,50 @@ const WIDTH: usize = 8;
 const AMOUNT: usize = 7;
 
 fn table(keys: Keys, rows: usize, batches: usize, random: &mut Random) -> Arc<dyn TableSource> {
-    let named = |name: &str, data_type, nullable| ArrowField::new(name, data_type, nullable);
-    let schema = Arc::new(Schema::new(vec![
-        named("key", ArrowType::Int64, true),
-        named("other", ArrowType::Int64, true),
-        named("text", ArrowType::Utf8, true),
-        named("kind", ArrowType::Utf8, true),
-        named("price", ArrowType::Decimal128(12, 2), true),
-        named("day", ArrowType::Date32, true),
-        named("ratio", ArrowType::Float64, true),
-        named("amount", ArrowType::Int64, false),
-    ]));
-    let mut batch = |first: usize, end: usize| {
-        let all = first..end;
-        let others =
-            all.clone().map(|_| (random.below(9) > 0).then(|| 3 * random.below(rows + 3) as i64 - 5));
-        let others = Int64Array::from_iter(others.collect::<Vec<_>>());
-        let texts = all.clone().map(|row| match random.below(12) {
+    let batch = |own: Range<usize>| {
+        let all = own.clone();
+        let others: Vec<Option<i64>> =
+            all.map(|_| (random.below(9) > 0).then(|| 3 * random.below(rows + 3) as i64 - 5)).collect();
+        let text = |row: usize| match random.below(12) {
             0 => None,
             1 => Some(String::new()),
             _ => Some(format!("ein längerer Text, Nummer {}", (row * 7919) % (4 * rows / 5 + 1))),
-        });
-        let texts = StringArray::from_iter(texts.collect::<Vec<_>>());
-        let kinds =
-            all.clone().map(|_| (random.below(8) > 0).then(|| ["rot", "", "blau", "ö"][random.below(4)]));
-        let kinds = StringArray::from_iter(kinds.collect::<Vec<_>>());
-        let prices =
-            all.clone().map(|_| (random.below(7) > 0).then(|| random.below(500) as i128 * 100_003 - 7));
-        let prices = Decimal128Array::from_iter(prices.collect::<Vec<_>>());
-        let days = all.clone().map(|_| (random.below(6) > 0).then(|| random.below(40) as i32 + 9_000));
-        let days = Date32Array::from_iter(days.collect::<Vec<_>>());
-        let ratios =
-            all.clone().map(|_| (random.below(6) > 0).then(|| [0.0, -0.0, 1.5, f64::NAN][random.below(4)]));
-        let ratios = Float64Array::from_iter(ratios.collect::<Vec<_>>());
+        };
+        let long: Vec<Option<String>> = own.clone().map(text).collect();
+        let mut some = |absent: usize, of: usize| -> Vec<Option<usize>> {
+            own.clone().map(|_| (random.below(absent) > 0).then(|| random.below(of))).collect()
+        };
+        let (kinds, prices, days, ratios) = (some(8, 4), some(7, 500), some(6, 40), some(6, 4));
+        let day = |day: Option<usize>| day.map(|day| day as i32 + 9_000);
+        let ratio = |ratio: Option<usize>| ratio.map(|ratio| [0.0, -0.0, 1.5, f64::NAN][ratio]);
         let columns: Vec<ArrayRef> = vec![
-            Arc::new(Int64Array::from_iter(all.clone().map(|row| keys.key(row, rows)))),
-            Arc::new(others),
-            Arc::new(texts),
-            Arc::new(kinds),
-            Arc::new(prices.with_precision_and_scale(12, 2).expect("a decimal")),
-            Arc::new(days),
-            Arc::new(ratios),
-            Arc::new(Int64Array::from_iter_values(all.map(|row| row as i64 % 17))),
+            maybe_longs(own.clone().map(|row| keys.key(row, rows))),
+            maybe_longs(others),
+            maybe_texts(long),
+            maybe_texts(kinds.into_iter().map(|kind| kind.map(|kind| ["rot", "", "blau", "ö"][kind]))),
+            decimals(prices.into_iter().map(|price| price.map(|price| price as i128 * 100_003 - 7)), 12, 2),
+            Arc::new(Date32Array::from_iter(days.into_iter().map(day))),
+            Arc::new(Float64Array::from_iter(ratios.into_iter().map(ratio))),
+            longs(own.map(|row| row as i64 % 17)),
         ];
-        RecordBatch::try_new(Arc::clone(&schema), columns).expect("a batch")
+        batch_of(&COLUMNS, columns)
     };
-    let length = rows.div_ceil(batches).max(1);
-    let mut all: Vec<RecordBatch> =
-        (0..rows).step_by(length).map(|first| batch(first, (first + length).min(rows))).collect();
-    if all.is_empty() {
-        all.push(batch(0, 0));
-    }
-    Arc::new(Table(all))
+    in_batches(rows, batches, batch)
 }
+
+const COLUMNS: [Column; 8] = [
+    ("key", DataType::Int64, true),
+    ("other", DataType::Int64, true),
+    ("text", DataType::Utf8, true),
+    ("kind", DataType::Utf8, true),
+    ("price", DataType::Decimal128 { precision: 12, scale: 2 }, true),
+    ("day", DataType::Date32, true),
+    ("ratio", DataType::Float64, true),
+    ("amount", DataType::Int64, false),
+];
 
 fn scan(source: usize) -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![
-        field("key", DataType::Int64, true),
-        field("other", DataType::Int64, true),
-        field("text", DataType::Utf8, true),
-        field("kind", DataType::Utf8, true),
-        field("price", DataType::Decimal128 { precision: 12, scale: 2 }, true),
-        field("day", DataType::Date32, true),
-        field("ratio", DataType::Float64, true),
-        field("amount", DataType::Int64, false),
-    ];
-    Plan::Scan(Scan { source, table: format!("t{source}"), columns: (0..WIDTH).collect(), fields })
-}
-
-fn column(plan: &Plan, index: usize) -> Expr {
-    let field = &plan.fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
+    scan_of(source, &COLUMNS)
 }
 
 /// A join by one column of each side; with a residual condition, by the amounts too, of which one must be less.
@@ -152,13 +97,9 @@ fn join(kind: JoinKind, (build, own): (Plan, usize), (probe, other): (Plan, usiz
         Some(Expr::column(before + place, DataType::Int64, fields[place].nullable))
     };
     let pair = amount(&left, 0).zip(amount(&right, left.len())).filter(|_| residual);
-    let residual = pair.map(|(a, b)| {
-        let nullable = a.nullable || b.nullable;
-        let kind = ExprKind::Compare(CompareOp::Lt, Box::new(a), Box::new(b));
-        Expr { kind, data_type: DataType::Boolean, nullable }
-    });
+    let residual = pair.map(|(a, b)| crate::common::compare(CompareOp::Lt, a, b));
     let keys = vec![(column(&build, own), column(&probe, other))];
-    Plan::Join(Box::new(Join { build, probe, kind, keys, residual, null_equal: false, null_aware: false }))
+    Plan::Join(Box::new(Join { residual, ..join_of(kind, build, probe, keys) }))
 }
 
 /// Some columns of a plan, and the key of groups that an expression is.
@@ -172,17 +113,7 @@ fn project(input: Plan, exprs: Vec<Expr>) -> Plan {
     Plan::Project { input: Box::new(input), exprs, names }
 }
 
-fn options(device: DeviceChoice, forced: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    forced.iter().for_each(|(axis, value)| variants.set(axis, value).expect("an axis and its value"));
-    QueryOptions { device, threads: Some(2), variants, ..QueryOptions::default() }
-}
-
 /// What became of keys that follow from others in the last aggregation, and why.
-fn devices() -> impl Iterator<Item = DeviceChoice> {
-    [DeviceChoice::Cpu, DeviceChoice::Simt].into_iter().chain(gpu())
-}
-
 fn choice(output: &QueryOutput) -> (&'static str, String) {
     let choice = output.metrics.choices().filter(|choice| choice.axis.name == "dependent_keys").last();
     choice.map_or(("none", String::new()), |choice| (choice.value, choice.reason.clone()))
@@ -229,14 +160,14 @@ fn compare(
     sources: &[Arc<dyn TableSource>],
     (device, forced): (DeviceChoice, &[(&str, &str)]),
 ) -> (&'static str, String) {
-    let rows = run(engine, plan, sources, &options(DeviceChoice::Cpu, &[]));
+    let rows = run(engine, plan, sources, on(DeviceChoice::Cpu, &[]));
     let sum = summed(plan);
     let expected = grouped(&rows_of(&rows.batch, false), keys, sum);
     let plan = groups(plan.clone(), keys);
     let mut by_rule = ("none", String::new());
     for form in ["rule", "carried", "compared"] {
         let forced: Vec<(&str, &str)> = forced.iter().copied().chain([("dependent_keys", form)]).collect();
-        let output = run(engine, &plan, sources, &options(device, &forced));
+        let output = run(engine, &plan, sources, on(device, &forced));
         assert_eq!(rows_of(&output.batch, false), expected, "{forced:?} {plan:?}");
         if form == "rule" {
             by_rule = choice(&output);
@@ -328,7 +259,7 @@ fn expressions_follow_from_what_they_read() {
         Expr { kind: ExprKind::Function(Function::Upper, vec![text.clone()]), ..text }
     };
     let plus = |a: usize| {
-        let (a, one) = (column(&rows, a), Expr::literal(Literal::Int(1), DataType::Int64));
+        let (a, one) = (column(&rows, a), int(1));
         Expr { kind: ExprKind::Arithmetic(ArithmeticOp::Add, Box::new(a.clone()), Box::new(one)), ..a }
     };
     let inverse = || {
@@ -358,7 +289,7 @@ fn groups_are_told_apart_by_what_tells_groups_below() {
         let plan = aggregate(below, &[0, 1, 2], &[(Count, None, false)]);
         let mut all = Vec::new();
         for form in ["rule", "compared"] {
-            let output = run(&engine, &plan, &sources, &options(device, &[("dependent_keys", form)]));
+            let output = run(&engine, &plan, &sources, on(device, &[("dependent_keys", form)]));
             all.push(rows_of(&output.batch, false));
             assert_eq!(choice(&output).0, if form == "rule" { "carried" } else { "compared" });
         }
@@ -515,7 +446,7 @@ fn any_groups(device: DeviceChoice, seeds: std::ops::Range<u64>) {
         for form in ["carried", "compared"] {
             let forced: Vec<(&str, &str)> =
                 forced.iter().copied().chain([("dependent_keys", form)]).collect();
-            all.push(rows_of(&run(&engine, &plan, &sources, &options(device, &forced)).batch, false));
+            all.push(rows_of(&run(&engine, &plan, &sources, on(device, &forced)).batch, false));
         }
         assert_eq!(all[0], all[1], "{seed} {plan:?}");
     }

@@ -1,34 +1,13 @@
 //! DISTINCT inside aggregates: what groups by pairs of group and value give is what a set of the pairs gives, and what a plain
 //! evaluation gives, however the groups are found; by keys and values of every kind with NULLs, many rows, one and none.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use crate::common::*;
 
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and};
 use AggregateFunction::*;
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Float64Type, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, MacroModel, MicroModel, Query, QueryOptions,
-};
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
 /// The largest decimal of 38 digits.
 const MOST: i128 = 10i128.pow(38) - 1;
-
-fn random(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    }
-}
 
 /// The columns: keys, then values that may count once, then others.
 const DENSE: usize = 0;
@@ -44,35 +23,20 @@ const DAY: usize = 9;
 const NUMBER: usize = 10;
 const AMOUNT: usize = 11;
 
-fn fields() -> Vec<Field> {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    vec![
-        field("dense", DataType::Int32, true),
-        field("wide", DataType::Int64, true),
-        field("text", DataType::Utf8, true),
-        field("float", DataType::Float64, false),
-        field("int", DataType::Int32, true),
-        field("long", DataType::Int64, false),
-        field("string", DataType::Utf8, true),
-        field("decimal", DECIMAL, true),
-        field("flag", DataType::Boolean, true),
-        field("day", DataType::Date32, false),
-        field("number", DataType::Int64, true),
-        field("amount", DataType::Float64, false),
-    ]
-}
-
-fn arrow_type(data_type: &DataType) -> ArrowType {
-    match data_type {
-        DataType::Int32 => ArrowType::Int32,
-        DataType::Int64 => ArrowType::Int64,
-        DataType::Float64 => ArrowType::Float64,
-        DataType::Boolean => ArrowType::Boolean,
-        DataType::Date32 => ArrowType::Date32,
-        DataType::Utf8 => ArrowType::Utf8,
-        _ => ArrowType::Decimal128(38, 2),
-    }
-}
+const COLUMNS: [Column; 12] = [
+    ("dense", DataType::Int32, true),
+    ("wide", DataType::Int64, true),
+    ("text", DataType::Utf8, true),
+    ("float", DataType::Float64, false),
+    ("int", DataType::Int32, true),
+    ("long", DataType::Int64, false),
+    ("string", DataType::Utf8, true),
+    ("decimal", DECIMAL, true),
+    ("flag", DataType::Boolean, true),
+    ("day", DataType::Date32, false),
+    ("number", DataType::Int64, true),
+    ("amount", DataType::Float64, false),
+];
 
 /// How rows are spread over groups and values.
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +56,7 @@ enum Spread {
 fn table(rows: usize, spread: Spread, most: i128) -> Arc<Table> {
     let mut next = random(rows as u64 + 5);
     let mut columns = Vec::new();
-    for index in 0..fields().len() {
+    for index in 0..COLUMNS.len() {
         let own = (0..rows).map(|row| {
             let (pick, value) = (next() as usize, next() as usize);
             match spread {
@@ -128,72 +92,52 @@ fn table(rows: usize, spread: Spread, most: i128) -> Arc<Table> {
         (value, _) => *value as f64,
     };
     let map = |index: usize, shift: usize| some(index, shift).map(|value| value.map(|value| value as i32));
-    let decimals = Decimal128Array::from_iter(some(DECIMALS, 2).map(|value| value.map(decimal)));
     let arrays: Vec<ArrayRef> = vec![
-        Arc::new(Int32Array::from_iter(map(DENSE, 4))),
-        Arc::new(Int64Array::from_iter(some(WIDE, 5).map(|value| value.map(spread_out)))),
-        Arc::new(StringArray::from_iter(some(TEXT, 6).map(|value| value.map(named("key"))))),
-        Arc::new(Float64Array::from_iter_values(columns[FLOAT].iter().enumerate().map(zeros))),
-        Arc::new(Int32Array::from_iter(map(INT, 4).map(|value| match value {
+        maybe_ints(map(DENSE, 4)),
+        maybe_longs(some(WIDE, 5).map(|value| value.map(spread_out))),
+        maybe_texts(some(TEXT, 6).map(|value| value.map(named("key")))),
+        doubles(columns[FLOAT].iter().enumerate().map(zeros)),
+        maybe_ints(map(INT, 4).map(|value| match value {
             Some(1) => Some(i32::MIN),
             Some(2) => Some(i32::MAX),
             value => value,
-        }))),
-        Arc::new(Int64Array::from_iter_values(columns[LONG].iter().map(|value| spread_out(*value)))),
-        Arc::new(StringArray::from_iter(some(STRING, 7).map(|value| value.map(named("ß"))))),
-        Arc::new(decimals.with_precision_and_scale(38, 2).expect("decimals")),
+        })),
+        longs(columns[LONG].iter().map(|value| spread_out(*value))),
+        maybe_texts(some(STRING, 7).map(|value| value.map(named("ß")))),
+        decimals(some(DECIMALS, 2).map(|value| value.map(decimal)), 38, 2),
         Arc::new(BooleanArray::from_iter(
             some(FLAG, 9).map(|value| value.map(|value| value.is_multiple_of(2))),
         )),
         Arc::new(Date32Array::from_iter_values(columns[DAY].iter().map(|value| *value as i32 - 20))),
-        Arc::new(Int64Array::from_iter(some(NUMBER, 0).map(|value| value.map(|value| value as i64 - 20)))),
-        Arc::new(Float64Array::from_iter_values(columns[AMOUNT].iter().map(|value| *value as f64 / 4.0))),
+        maybe_longs(some(NUMBER, 0).map(|value| value.map(|value| value as i64 - 20))),
+        doubles(columns[AMOUNT].iter().map(|value| *value as f64 / 4.0)),
     ];
-    let own = fields();
-    let schema =
-        own.iter().map(|field| ArrowField::new(&field.name, arrow_type(&field.data_type), field.nullable));
-    let schema = Schema::new(schema.collect::<Vec<_>>());
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), arrays).expect("a batch")]))
+    table_of(&COLUMNS, arrays)
 }
 
 fn scan() -> Plan {
-    let columns = (0..fields().len()).collect();
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields: fields() })
+    scan_of(0, &COLUMNS)
 }
 
 fn column(index: usize) -> Expr {
-    let field = &fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
-}
-
-fn cast(input: Expr, data_type: DataType) -> Expr {
-    let nullable = input.nullable;
-    Expr { kind: ExprKind::Cast { input: Box::new(input), safe: false }, data_type, nullable }
+    column_of(&COLUMNS, index)
 }
 
 fn below(index: usize, limit: i128) -> Expr {
-    let literal = Expr::literal(Literal::Int(limit), column(index).data_type);
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(index)), Box::new(literal));
-    Expr { kind, data_type: DataType::Boolean, nullable: column(index).nullable }
+    compare_with(CompareOp::Lt, column(index), limit)
 }
 
 /// `CASE WHEN number < limit THEN column END`: the argument of an aggregate with a FILTER.
 fn filtered(index: usize, limit: i128) -> Expr {
-    let kind = ExprKind::Case { branches: vec![(below(NUMBER, limit), column(index))], otherwise: None };
-    Expr { kind, data_type: column(index).data_type, nullable: true }
-}
-
-fn of(function: AggregateFunction, argument: Option<Expr>, data_type: DataType) -> Aggregate {
-    let field = Field { name: format!("{function:?}"), data_type, nullable: true };
-    Aggregate { function, argument, distinct: false, field }
+    value_where(below(NUMBER, limit), column(index))
 }
 
 fn once(function: AggregateFunction, argument: Expr, data_type: DataType) -> Aggregate {
-    Aggregate { distinct: true, ..of(function, Some(argument), data_type) }
+    distinct(of(function, Some(argument), data_type))
 }
 
 fn count() -> Aggregate {
-    of(Count, None, DataType::Int64)
+    of_longs(Count, None)
 }
 
 /// Lists of aggregates of which those that count once have one argument.
@@ -247,10 +191,7 @@ fn lists() -> Vec<Vec<Aggregate>> {
         ],
         vec![once(Count, column(FLAG), int()), of(Count, Some(column(FLAG)), int())],
         vec![once(Count, column(DAY), int()), of(Min, Some(column(DAY)), DataType::Date32)],
-        vec![
-            once(Count, Expr::literal(Literal::Int(1), int()), int()),
-            of(Sum, Some(column(AMOUNT)), float()),
-        ],
+        vec![once(Count, literal(1, int()), int()), of(Sum, Some(column(AMOUNT)), float())],
         // The value is a key of the groups.
         vec![once(Count, column(DENSE), int()), count(), once(Sum, cast(column(DENSE), int()), int())],
     ]
@@ -259,19 +200,7 @@ fn lists() -> Vec<Vec<Aggregate>> {
 const KEYS: [&[usize]; 7] = [&[], &[DENSE], &[WIDE], &[TEXT], &[FLOAT], &[FLAG, DENSE], &[TEXT, WIDE, FLOAT]];
 
 fn plan(input: Plan, keys: &[usize], aggregates: Vec<Aggregate>) -> Plan {
-    let names = keys.iter().map(|key| fields()[*key].name.clone()).collect();
-    let keys = keys.iter().map(|key| column(*key)).collect();
-    Plan::Aggregate { input: Box::new(input), keys, aggregates, names }
-}
-
-fn options(device: DeviceChoice) -> QueryOptions {
-    QueryOptions { device, threads: Some(2), ..QueryOptions::default() }
-}
-
-fn forcing(options: &QueryOptions, values: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = options.variants.clone();
-    values.iter().for_each(|(axis, value)| variants.set(axis, value).expect("an axis and its value"));
-    QueryOptions { variants, ..options.clone() }
+    groups_of(input, keys.iter().map(|key| column(*key)).collect(), aggregates)
 }
 
 /// The rows, sorted, and how distinct values were found.
@@ -283,22 +212,8 @@ fn run(
     table: &Arc<Table>,
     options: &QueryOptions,
 ) -> Result<Outcome, EngineError> {
-    let query = Query { plan: plan.clone(), sources: vec![Arc::clone(table) as _], options: options.clone() };
-    let output = engine.execute(&query, &CancelToken::default())?;
-    let cell = |column: &ArrayRef, row: usize| match column.data_type() {
-        _ if column.is_null(row) => "-".into(),
-        // Sums of floats differ in the last bits by the order of their rows; none of them is just between two of these numbers.
-        ArrowType::Float64 => {
-            format!("{:.7e}", column.as_primitive::<Float64Type>().value(row) * 1.000_000_123_456_7)
-        }
-        _ => array_value_to_string(column, row).expect("prints"),
-    };
-    let batch = &output.batch;
-    let row = |row| batch.columns().iter().map(|column| cell(column, row)).collect::<Vec<_>>().join("|");
-    let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
-    rows.sort();
-    let choices = output.metrics.choices().filter(|choice| choice.axis.name == "distinct_values");
-    Ok((rows, choices.map(|choice| choice.value).collect()))
+    let output = try_run(engine, plan, table, options)?;
+    Ok((rounded_rows(&output.batch), chosen(&output, "distinct_values")))
 }
 
 /// Runs an aggregation with a set of distinct values, then by groups under each list of values forced besides; panics where they differ.
@@ -327,7 +242,7 @@ fn everything(device: DeviceChoice, sizes: &[usize]) {
     for rows in sizes {
         // Sums of these are within 38 digits.
         let table = table(*rows, Spread::Even, MOST / 20_000);
-        for case in some_of(&format!("{rows} rows"), &KEYS, &[options(device)], 20) {
+        for case in some_of(&format!("{rows} rows"), &KEYS, &[on(device, &[])], 20) {
             compare(&engine, &case.plan(scan()), &table, &case.options, &[&[]]);
         }
     }
@@ -396,7 +311,7 @@ fn every_way(device: DeviceChoice, rows: usize, spreads: &[Spread]) {
     for spread in 0..spreads.len() {
         for keys in FEW_KEYS {
             for list in 0..lists().len() {
-                cases.extend(WAYS.map(|way| (spread, Case { keys, list, options: options(device) }, way)));
+                cases.extend(WAYS.map(|way| (spread, Case { keys, list, options: on(device, &[]) }, way)));
             }
         }
     }
@@ -431,7 +346,7 @@ fn under_every_micro_model() {
     let table = table(400, Spread::Even, MOST / 20_000);
     let devices = [DeviceChoice::Cpu, DeviceChoice::Simt];
     let models = MicroModel::ALL.into_iter().flat_map(|model| devices.map(|device| (model, device)));
-    let with = |(micro_model, device)| QueryOptions { micro_model, ..options(device) };
+    let with = |(micro_model, device)| QueryOptions { micro_model, ..on(device, &[]) };
     let all: Vec<QueryOptions> = models.map(with).collect();
     for case in some_of("every micro model", &FEW_KEYS, &all, 24) {
         compare(&engine, &case.plan(scan()), &table, &case.options, &[&[]]);
@@ -443,23 +358,16 @@ fn under_every_micro_model() {
 fn rows_of_other_sources() {
     let engine = Engine::new();
     let table = table(2000, Spread::Even, MOST / 20_000);
-    let blocks = QueryOptions {
-        macro_model: MacroModel::Batch,
-        block_bytes: Some(16 << 10),
-        ..options(DeviceChoice::Cpu)
-    };
-    let nothing = Plan::Filter { input: Box::new(scan()), predicate: below(NUMBER, -1000) };
-    let few = Plan::Filter { input: Box::new(scan()), predicate: below(NUMBER, -15) };
-    let join = Plan::Join(Box::new(Join {
-        build: scan(),
-        probe: few,
-        kind: JoinKind::ProbeSemi,
-        keys: vec![(column(STRING), column(STRING))],
-        residual: None,
-        null_equal: false,
-        null_aware: false,
-    }));
-    let on_both = [DeviceChoice::Cpu, DeviceChoice::Simt].map(options);
+    let blocks = QueryOptions { macro_model: MacroModel::Batch, block_bytes: Some(16 << 10), ..cpu() };
+    let nothing = keep(scan(), below(NUMBER, -1000));
+    let few = keep(scan(), below(NUMBER, -15));
+    let join = Plan::Join(Box::new(join_of(
+        JoinKind::ProbeSemi,
+        scan(),
+        few,
+        vec![(column(STRING), column(STRING))],
+    )));
+    let on_both = [DeviceChoice::Cpu, DeviceChoice::Simt].map(|device| on(device, &[]));
     for (name, input, options) in
         [("blocks", scan(), &[blocks][..]), ("nothing", nothing, &on_both), ("a join", join, &on_both)]
     {
@@ -478,7 +386,7 @@ fn tables_that_are_too_small_grow() {
     let mut cases = Vec::new();
     for list in [0, 2, 3] {
         for keys in [&[][..], &[TEXT], &[WIDE]] {
-            cases.extend(ways.map(|way| (Case { keys, list, options: options(DeviceChoice::Cpu) }, way)));
+            cases.extend(ways.map(|way| (Case { keys, list, options: on(DeviceChoice::Cpu, &[]) }, way)));
         }
     }
     for (case, way) in covering("tables too small", cases, 3, |(case, way)| {
@@ -516,7 +424,7 @@ fn counts_and_sums_are_those_of_a_plain_evaluation() {
         let plan = plan(scan(), &[DENSE], list.to_vec());
         for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
             for way in ["set", "groups"] {
-                let options = forcing(&options(device), &[("distinct_values", way)]);
+                let options = forcing(&on(device, &[]), &[("distinct_values", way)]);
                 let found = run(&engine, &plan, &table, &options).expect("it runs");
                 assert_eq!(found, (expected.clone(), vec![way]), "{spread:?} {way}");
             }
@@ -535,7 +443,7 @@ fn sums_beyond_their_type_are_errors_either_way() {
         for keys in [&[][..], &[DENSE], &[WIDE]] {
             for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
                 let outcome = |way| {
-                    let options = forcing(&options(device), &[("distinct_values", way)]);
+                    let options = forcing(&on(device, &[]), &[("distinct_values", way)]);
                     let found = run(&engine, &plan(scan(), keys, list.clone()), &table, &options);
                     found.map(|(rows, _)| rows).map_err(|error| error.to_string())
                 };
@@ -561,11 +469,11 @@ fn values_that_only_a_set_can_count() {
     ] {
         for keys in [&[][..], &[DENSE], &[TEXT, WIDE]] {
             let plan = plan(scan(), keys, list.clone());
-            let set = run(&engine, &plan, &table, &options(DeviceChoice::Cpu)).expect("it runs");
-            let groups = forcing(&options(DeviceChoice::Cpu), &[("distinct_values", "groups")]);
+            let set = run(&engine, &plan, &table, &on(DeviceChoice::Cpu, &[])).expect("it runs");
+            let groups = forcing(&on(DeviceChoice::Cpu, &[]), &[("distinct_values", "groups")]);
             assert_eq!(run(&engine, &plan, &table, &groups).expect("it runs"), set);
             assert_eq!(set.1, ["set"]);
-            let here = forcing(&options(DeviceChoice::Cpu), &[("aggregate0.distinct_values", "groups")]);
+            let here = forcing(&on(DeviceChoice::Cpu, &[]), &[("aggregate0.distinct_values", "groups")]);
             let error = run(&engine, &plan, &table, &here).expect_err("not possible").to_string();
             assert!(error.contains(lacks), "{error}");
         }

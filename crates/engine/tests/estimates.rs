@@ -1,21 +1,8 @@
 //! Numbers of groups that are estimated by a sketch before their table is filled for the first time: keys of which nothing is known
 //! fill it once, and a wrong estimate changes no answer.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
-
-use crate::common::Table;
-use arrow::array::{Array, ArrayRef, Int64Array, StringArray};
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, Forced, MacroModel, MicroModel, PipelineMetrics, Query,
-    QueryOptions, QueryOutput,
-};
+use crate::common::*;
+use kelpie_engine::PipelineMetrics;
 
 /// Rows of a table that is sketched by rule.
 const MANY: i64 = 1_200_000;
@@ -28,16 +15,11 @@ type Row = (Option<i64>, i64, String);
 fn table(rows: impl Iterator<Item = Row>) -> Arc<Table> {
     let rows: Vec<Row> = rows.collect();
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(rows.iter().map(|row| row.0).collect::<Int64Array>()),
-        Arc::new(rows.iter().map(|row| row.1).collect::<Int64Array>()),
-        Arc::new(rows.iter().map(|row| Some(row.2.as_str())).collect::<StringArray>()),
+        maybe_longs(rows.iter().map(|row| row.0)),
+        longs(rows.iter().map(|row| row.1)),
+        texts(rows.iter().map(|row| &row.2)),
     ];
-    let schema = Schema::new(vec![
-        ArrowField::new("a", ArrowType::Int64, true),
-        ArrowField::new("b", ArrowType::Int64, false),
-        ArrowField::new("t", ArrowType::Utf8, false),
-    ]);
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
 fn a() -> Expr {
@@ -52,18 +34,8 @@ fn t() -> Expr {
     Expr::column(2, DataType::Utf8, false)
 }
 
-fn int(value: i64) -> Expr {
-    Expr::literal(Literal::Int(value.into()), DataType::Int64)
-}
-
-fn arithmetic(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
-    let nullable = left.nullable || right.nullable;
-    let kind = ExprKind::Arithmetic(op, Box::new(left), Box::new(right));
-    Expr { kind, data_type: DataType::Int64, nullable }
-}
-
 fn text(function: Function, arguments: Vec<Expr>) -> Expr {
-    Expr { kind: ExprKind::Function(function, arguments), data_type: DataType::Utf8, nullable: false }
+    call(function, arguments, DataType::Utf8)
 }
 
 /// `a - b`, which may be any of twice as many values as there are rows, for all that is known of it.
@@ -76,58 +48,29 @@ fn product() -> Expr {
     arithmetic(ArithmeticOp::Multiply, a(), int(FACTOR))
 }
 
+const COLUMNS: [Column; 3] =
+    [("a", DataType::Int64, true), ("b", DataType::Int64, false), ("t", DataType::Utf8, false)];
+
 fn scan(source: usize) -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![
-        field("a", DataType::Int64, true),
-        field("b", DataType::Int64, false),
-        field("t", DataType::Utf8, false),
-    ];
-    Plan::Scan(Scan { source, table: "t".into(), columns: (0..3).collect(), fields })
+    scan_of(source, &COLUMNS)
 }
 
 fn filter(input: Plan, op: CompareOp, value: i64) -> Plan {
-    let kind = ExprKind::Compare(op, Box::new(b()), Box::new(int(value)));
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
-    Plan::Filter { input: Box::new(input), predicate }
+    keep(input, compare_with(op, b(), value))
 }
 
 /// Rows by keys; of `distinct`, how many values there are too.
 fn count(input: Plan, keys: Vec<Expr>, distinct: Option<Expr>) -> Plan {
-    let names = vec![String::new(); keys.len()];
-    let field = Field { name: "n".into(), data_type: DataType::Int64, nullable: false };
-    let counted = |argument: Option<Expr>| Aggregate {
-        function: AggregateFunction::Count,
-        distinct: argument.is_some(),
-        argument,
-        field: field.clone(),
+    let counted = |argument: Option<Expr>| {
+        let distinct = argument.is_some();
+        Aggregate { distinct, ..of_longs(AggregateFunction::Count, argument) }
     };
-    let aggregates = [None].into_iter().chain(distinct.map(Some)).map(counted).collect();
-    Plan::Aggregate { input: Box::new(input), keys, aggregates, names }
+    groups_of(input, keys, [None].into_iter().chain(distinct.map(Some)).map(counted).collect())
 }
 
 /// Options of a device under which keys are hashed.
 fn options(device: DeviceChoice, variants: &[(&str, &str)]) -> QueryOptions {
-    let mut forced = Forced::default();
-    for (axis, value) in [("group_table", "hash"), ("computed_keys", "rows")].iter().chain(variants) {
-        forced.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, threads: Some(2), variants: forced, ..QueryOptions::default() }
-}
-
-fn try_run(
-    engine: &Engine,
-    plan: &Plan,
-    tables: &[Arc<Table>],
-    options: &QueryOptions,
-) -> Result<QueryOutput, EngineError> {
-    let sources = tables.iter().map(|table| Arc::clone(table) as _).collect();
-    let query = Query { plan: plan.clone(), sources, options: options.clone() };
-    engine.execute(&query, &CancelToken::default())
-}
-
-fn run(engine: &Engine, plan: &Plan, tables: &[Arc<Table>], options: &QueryOptions) -> QueryOutput {
-    try_run(engine, plan, tables, options).unwrap_or_else(|error| panic!("{options:?}: {error}"))
+    on(device, &[&[("group_table", "hash"), ("computed_keys", "rows")], variants].concat())
 }
 
 /// The first pipeline that brings rows to their groups.
@@ -158,13 +101,13 @@ fn numbers(rows: i64, key: impl Fn(i64) -> i64) -> Arc<Table> {
 }
 
 /// How many keys [`MANY`] rows have.
-fn groups_of(key: impl Fn(i64) -> i64) -> usize {
+fn number_of_keys(key: impl Fn(i64) -> i64) -> usize {
     (0..MANY).map(key).collect::<HashSet<_>>().len()
 }
 
 /// Runs rows by their keys on the CPU for the first and for the second time; checks both, gives the first.
 fn first_of_many(key: impl Fn(i64) -> i64 + Copy) -> QueryOutput {
-    let groups = groups_of(key);
+    let groups = number_of_keys(key);
     let (engine, tables, plan) =
         (Engine::new(), [numbers(MANY, key)], count(scan(0), vec![difference()], None));
     let options = options(DeviceChoice::Cpu, &[]);
@@ -200,7 +143,7 @@ fn without_a_sketch_the_table_grows() {
     let (tables, plan) =
         ([numbers(MANY, |row| mixed(row) % 100_000)], count(scan(0), vec![difference()], None));
     let output = run(&Engine::new(), &plan, &tables, &options);
-    assert_eq!(totals(&output, 1), (groups_of(|row| mixed(row) % 100_000), MANY));
+    assert_eq!(totals(&output, 1), (number_of_keys(|row| mixed(row) % 100_000), MANY));
     assert!(fillings(&output) > 1 && filling(&output).sketches == 0, "{:?}", filling(&output));
 }
 
@@ -240,7 +183,7 @@ fn several_keys_and_values_of_sets_are_estimated() {
     let tables = [table(rows)];
     // Of two columns of a scan a sample of both tells.
     let (engine, options) = (Engine::new(), options(DeviceChoice::Cpu, &[("group_parts", "1")]));
-    let output = run(&engine, &count(scan(0), vec![a(), b()], None), &tables, &options);
+    let output = run(&engine, count(scan(0), vec![a(), b()], None), &tables, &options);
     assert_eq!(totals(&output, 2), (90_000, MANY));
     assert_eq!(fillings(&output), 1, "{:?}", filling(&output));
     assert_near(&output, 90_000);
@@ -248,7 +191,7 @@ fn several_keys_and_values_of_sets_are_estimated() {
     let by_few = arithmetic(ArithmeticOp::Remainder, b(), int(7));
     let output = run(
         &engine,
-        &count(scan(0), vec![by_few], Some(difference())),
+        count(scan(0), vec![by_few], Some(difference())),
         &[numbers(MANY, |row| row / 5)],
         &options,
     );
@@ -267,7 +210,7 @@ fn blocks_of_rows_fill_a_table_once() {
     let (tables, plan) =
         ([numbers(MANY, |row| mixed(row) % 100_000)], count(scan(0), vec![difference()], None));
     let output = run(&Engine::new(), &plan, &tables, &options);
-    assert_eq!(totals(&output, 1), (groups_of(|row| mixed(row) % 100_000), MANY));
+    assert_eq!(totals(&output, 1), (number_of_keys(|row| mixed(row) % 100_000), MANY));
     let filling = filling(&output);
     assert!(filling.blocks > 2 && filling.sketches > 0, "{filling:?}");
     assert_eq!(u64::from(fillings(&output)), filling.blocks, "{filling:?}");
@@ -303,12 +246,6 @@ fn counts(output: &QueryOutput, keys: usize) -> Counts {
     (0..output.batch.num_rows()).map(row).collect()
 }
 
-fn devices(engine: &Engine) -> Vec<DeviceChoice> {
-    let mut devices = vec![DeviceChoice::Cpu, DeviceChoice::Simt];
-    devices.extend(kelpie_engine::testing::has_cuda(engine).then_some(DeviceChoice::Cuda));
-    devices
-}
-
 fn beginning(text: &str) -> String {
     text.chars().take(3).collect()
 }
@@ -340,7 +277,7 @@ fn keys_of_every_kind_are_sketched_on_every_device() {
                 (number(0), number(1).expect("not NULL"), texts.value(row as usize).to_string())
             })
             .collect();
-        for device in devices(&engine) {
+        for device in devices() {
             let options = options(device, &[("group_estimate", "sketch")]);
             for (keys, evaluated) in &keys {
                 for limit in [90, 30, 0] {
@@ -359,9 +296,9 @@ fn keys_of_every_kind_are_sketched_on_every_device() {
 #[test]
 fn an_estimate_by_all_rows_is_nearly_exact() {
     let engine = Engine::new();
-    for device in devices(&engine) {
+    for device in devices() {
         let options = options(device, &[("group_estimate", "sketch")]);
-        let output = run(&engine, &count(scan(0), vec![product(), b()], None), &[few(700)], &options);
+        let output = run(&engine, count(scan(0), vec![product(), b()], None), &[few(700)], &options);
         let groups = output.batch.num_rows() as u64;
         let filling = filling(&output);
         assert!(filling.sketches > 0 && fillings(&output) == 1, "{filling:?}");
@@ -378,15 +315,7 @@ fn other_models_unions_and_joins_are_right() {
     let union = Plan::Union { inputs: vec![scan(1), scan(0)], fields };
     let join = |kind| {
         let (build, probe, keys) = (scan(1), scan(0), vec![(b(), b())]);
-        Plan::Join(Box::new(Join {
-            build,
-            probe,
-            kind,
-            keys,
-            residual: None,
-            null_equal: false,
-            null_aware: false,
-        }))
+        Plan::Join(Box::new(join_of(kind, build, probe, keys)))
     };
     // Keys of a join's build side, whose columns stand first.
     let plans = [
@@ -399,7 +328,7 @@ fn other_models_unions_and_joins_are_right() {
             None,
         ),
     ];
-    for device in devices(&engine) {
+    for device in devices() {
         for micro_model in MicroModel::ALL {
             for (number, plan) in plans.iter().enumerate() {
                 let run = |estimate| {
@@ -423,8 +352,8 @@ fn other_models_unions_and_joins_are_right() {
 #[test]
 fn a_sketch_fails_where_the_query_does() {
     let engine = Engine::new();
-    let quotient = arithmetic(ArithmeticOp::Divide, int(1 << 40), b());
-    for device in devices(&engine) {
+    let quotient = arithmetic(ArithmeticOp::Divide, int(1i64 << 40), b());
+    for device in devices() {
         for estimate in ["sketch", "none"] {
             let options = options(device, &[("group_estimate", estimate)]);
             let plan = count(scan(0), vec![quotient.clone()], None);

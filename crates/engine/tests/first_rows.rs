@@ -1,72 +1,38 @@
 //! The first rows of an order are the same where rows that cannot be among them are not stored, by the words of the rows that stand
 //! first in their source; and fewer bytes are written then. What groups become is sized by their number.
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::covering;
-use crate::plans::{aggregate, filter, rows_of, run};
-use arrow::array::{ArrayRef, Int64Array};
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{CompareOp, Expr};
+use crate::common::*;
+use crate::plans::{aggregate, filter};
 use kelpie_compile::plan::AggregateFunction::{Count, Max, Sum};
-use kelpie_compile::plan::{Plan, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{DeviceChoice, Engine, Forced, MicroModel, QueryMetrics, QueryOptions, TableSource};
 
 /// Groups of the tests: several times as many as one block sorts.
 const GROUPS: i64 = 60_000;
 
 /// `k`: keys, of which those from 0 on are dense, and NULLs; `v`: values, and NULLs.
 fn table(keys: impl Fn(i64) -> Option<i64>, values: impl Fn(i64) -> Option<i64>) -> Arc<dyn TableSource> {
-    let field = |name| ArrowField::new(name, ArrowType::Int64, true);
-    let schema = Arc::new(Schema::new(vec![field("k"), field("v")]));
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter((0..GROUPS).map(keys))),
-        Arc::new(Int64Array::from_iter((0..GROUPS).map(values))),
-    ];
-    Arc::new(Table(vec![RecordBatch::try_new(schema, columns).expect("a batch")]))
+    let columns = vec![maybe_longs((0..GROUPS).map(keys)), maybe_longs((0..GROUPS).map(values))];
+    table_of(&COLUMNS, columns)
 }
 
+const COLUMNS: [Column; 2] = [("k", DataType::Int64, true), ("v", DataType::Int64, true)];
+
 fn scan() -> Plan {
-    let field = |name: &str| Field { name: name.into(), data_type: DataType::Int64, nullable: true };
-    let fields = vec![field("k"), field("v")];
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns: vec![0, 1], fields })
+    scan_of(0, &COLUMNS)
 }
 
 fn first(input: Plan, keys: &[(usize, bool)], fetch: usize) -> Plan {
-    let key = |&(index, descending): &(usize, bool)| {
-        let Field { data_type, nullable, .. } = input.fields()[index].clone();
-        SortKey { expr: Expr::column(index, data_type, nullable), descending, nulls_first: descending }
-    };
+    let key = |&(index, descending): &(usize, bool)| sort_key(column(&input, index), descending, descending);
     let keys = keys.iter().map(key).collect();
-    Plan::Sort { input: Box::new(input), keys, fetch: Some(fetch) }
+    sorted(input, keys, Some(fetch))
 }
 
 fn options(device: DeviceChoice, forced: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    for (axis, value) in forced {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, variants, threads: Some(2), meter: true, ..QueryOptions::default() }
-}
-
-fn devices() -> Vec<DeviceChoice> {
-    let mut all = vec![DeviceChoice::Simt];
-    if kelpie_engine::testing::has_cuda(&Engine::new()) {
-        all.push(DeviceChoice::Cuda);
-    }
-    all
+    QueryOptions { meter: true, ..on(device, forced) }
 }
 
 /// Bytes that were written to stores.
 fn stored(metrics: &QueryMetrics) -> u64 {
     metrics.traffic.expect("counts").store.written
-}
-
-fn chose(metrics: &QueryMetrics, axis: &str, value: &str) -> bool {
-    metrics.choices().any(|choice| choice.axis.name == axis && choice.value == value)
 }
 
 /// Far keys, in an order of their own.
@@ -81,16 +47,16 @@ fn few_groups_are_stored_where_the_first_of_them_bound_the_others() {
     let plan = first(groups(), &[(1, true), (0, false)], 10);
     let engine = Engine::new();
     let sources = [Arc::clone(&table), Arc::clone(&table)];
-    let expected = rows_of(&run(&engine, &plan, &sources, &options(DeviceChoice::Cpu, &[])).batch, true);
+    let expected = rows_of(&run(&engine, &plan, &sources, options(DeviceChoice::Cpu, &[])).batch, true);
     assert_eq!(expected.len(), 10);
-    for device in devices() {
+    for device in devices_with_warps() {
         let mut written = Vec::new();
         for value in ["off", "sample"] {
             let options = options(device, &[("top_bound", value), ("group_table", "hash")]);
             // Then again, as launches nobody waits for.
             for _ in 0..3 {
                 let output = run(&engine, &plan, &sources, &options);
-                assert!(chose(&output.metrics, "top_bound", value));
+                assert!(has(&output, ("top_bound", value)));
                 assert_eq!(rows_of(&output.batch, true), expected, "{device:?}, {value}");
                 written.push(stored(&output.metrics));
             }
@@ -144,7 +110,7 @@ fn any_rows_are_the_first_of_all() {
         let sources = [Arc::clone(&table), Arc::clone(&table)];
         let run = |options| rows_of(&run(&engine, &plan, &sources, &options).batch, true);
         let expected = run(options(DeviceChoice::Cpu, &[("top_bound", "off")]));
-        for device in devices() {
+        for device in devices_with_warps() {
             let found = run(options(device, &[("top_bound", "sample")]));
             assert_eq!(found, expected, "{device:?}, {name}, {keys:?}, {fetch}");
         }
@@ -157,18 +123,18 @@ fn where_rows_cannot_come_in_two_launches_all_are_stored() {
     let sources = [Arc::clone(&table), Arc::clone(&table)];
     let engine = Engine::new();
     let plan = first(scan(), &[(1, true), (0, true)], 5);
-    let expected = rows_of(&run(&engine, &plan, &sources, &options(DeviceChoice::Cpu, &[])).batch, true);
+    let expected = rows_of(&run(&engine, &plan, &sources, options(DeviceChoice::Cpu, &[])).batch, true);
     for micro_model in [MicroModel::MultiPass, MicroModel::OperatorAtATime] {
         let options = options(DeviceChoice::Simt, &[("top_bound", "sample")]);
         let options = QueryOptions { micro_model, ..options };
         let output = run(&engine, &plan, &sources, &options);
         assert_eq!(rows_of(&output.batch, true), expected, "{micro_model:?}");
-        assert!(chose(&output.metrics, "top_bound", "off"), "{micro_model:?}");
+        assert!(has(&output, ("top_bound", "off")), "{micro_model:?}");
     }
     // As many as the first rows are, or more, cannot be bounded by them.
     let plan = first(scan(), &[(1, true), (0, true)], 4_000);
-    let output = run(&engine, &plan, &sources, &options(DeviceChoice::Simt, &[("top_bound", "sample")]));
-    assert!(chose(&output.metrics, "top_bound", "off"));
+    let output = run(&engine, &plan, &sources, options(DeviceChoice::Simt, &[("top_bound", "sample")]));
+    assert!(has(&output, ("top_bound", "off")));
     assert_eq!(output.batch.num_rows(), 4_000);
 }
 
@@ -187,7 +153,7 @@ fn what_groups_become_has_room_for_as_many() {
         };
         Plan::Sort { input, keys, fetch: None }
     };
-    for device in devices().into_iter().chain([DeviceChoice::Cpu]) {
+    for device in devices_with_warps().into_iter().chain([DeviceChoice::Cpu]) {
         for (plan, behind) in [(groups(), 1), (sorted(), 2), (filter(groups(), 2, CompareOp::Gt, 1), 1)] {
             let options = QueryOptions { meter: false, ..options(device, &[("sort_place", "device")]) };
             let (few, many) = (sources_of(50), sources_of(GROUPS / 2));

@@ -2,18 +2,8 @@
 //! interpreters: compared with a plain evaluation.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int64Type, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Rank, Ranked, RankedValue, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{CancelToken, DeviceChoice, Engine, Forced, MacroModel, MicroModel, Query, QueryOptions};
+use crate::common::*;
 
 /// A row: its group, where one is a key that is NULL, and texts.
 #[derive(Debug, Clone)]
@@ -31,11 +21,7 @@ const FEW: [&str; 5] =
 
 /// Rows of groups. Two of three are of one group where they are `skewed`.
 fn rows(count: usize, groups: usize, skewed: bool) -> Vec<Row> {
-    let mut state = count as u64 * 31 + groups as u64;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    };
+    let mut next = random(count as u64 * 31 + groups as u64);
     let row = |number: usize| {
         let (pick, value) = (next() as usize % groups, next() as usize);
         let group = if skewed && !number.is_multiple_of(3) { 1 } else { pick };
@@ -51,54 +37,41 @@ fn rows(count: usize, groups: usize, skewed: bool) -> Vec<Row> {
 }
 
 fn table(rows: &[Row]) -> Arc<Table> {
-    let field = |name: &str, data_type, nullable| ArrowField::new(name, data_type, nullable);
-    let schema = Schema::new(vec![
-        field("group", ArrowType::Int64, true),
-        field("number", ArrowType::Int64, false),
-        field("few", ArrowType::Utf8, true),
-        field("many", ArrowType::Utf8, true),
-        field("text", ArrowType::Utf8, true),
-    ]);
     let text = |row: &Row| row.group.map(|group| format!("group {} of a long name", group % 1000));
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.group))),
-        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.number))),
-        Arc::new(StringArray::from_iter(rows.iter().map(|row| row.few))),
-        Arc::new(StringArray::from_iter(rows.iter().map(|row| row.many.as_deref()))),
-        Arc::new(StringArray::from_iter(rows.iter().map(text))),
+        maybe_longs(rows.iter().map(|row| row.group)),
+        longs(rows.iter().map(|row| row.number)),
+        maybe_texts(rows.iter().map(|row| row.few)),
+        maybe_texts(rows.iter().map(|row| row.many.as_deref())),
+        maybe_texts(rows.iter().map(text)),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
+const COLUMNS: [Column; 5] = [
+    ("group", DataType::Int64, true),
+    ("number", DataType::Int64, false),
+    ("few", DataType::Utf8, true),
+    ("many", DataType::Utf8, true),
+    ("text", DataType::Utf8, true),
+];
+
 fn scan() -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![
-        field("group", DataType::Int64, true),
-        field("number", DataType::Int64, false),
-        field("few", DataType::Utf8, true),
-        field("many", DataType::Utf8, true),
-        field("text", DataType::Utf8, true),
-    ];
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields })
+    scan_of(0, &COLUMNS)
 }
 
 fn column(index: usize) -> Expr {
-    let field = &scan().fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
+    column_of(&COLUMNS, index)
 }
 
 /// `number < limit`.
 fn below(limit: i64) -> Expr {
-    let literal = Box::new(Expr::literal(Literal::Int(limit.into()), DataType::Int64));
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(1)), literal);
-    Expr { kind, data_type: DataType::Boolean, nullable: false }
+    compare_with(CompareOp::Lt, column(1), limit)
 }
 
 /// The argument where a row's number is low, as FILTER has it.
 fn filtered(argument: Expr, limit: i64) -> Expr {
-    let data_type = argument.data_type.clone();
-    let kind = ExprKind::Case { branches: vec![(below(limit), argument)], otherwise: None };
-    Expr { kind, data_type, nullable: true }
+    value_where(below(limit), argument)
 }
 
 /// What texts are strung together by.
@@ -132,20 +105,20 @@ const ORDERS: [Order; 7] = [
 const LIMIT: i64 = 40;
 
 fn strung(argument: Expr, delimiter: &str, distinct: bool) -> RankedValue {
-    let delimiter = Expr::literal(Literal::Utf8(delimiter.into()), DataType::Utf8);
+    let delimiter = text_literal(delimiter);
     let field = Field { name: "v".into(), data_type: DataType::Utf8, nullable: true };
     RankedValue { rank: Rank::Texts { delimiter, distinct }, argument, counted: None, field }
 }
 
 /// Behind the keys: the sum of numbers, how many rows there are, and texts.
 fn plan(input: Plan, keys: &[usize], order: Order) -> Plan {
-    let key = |index, descending| SortKey { expr: column(index), descending, nulls_first: descending };
+    let key = |index, descending| sort_key(column(index), descending, descending);
     let (order, values) = match order {
         Order::FewOnce => (vec![key(2, false)], vec![strung(column(2), ", ", true)]),
         Order::ManyOnce => (vec![key(3, true)], vec![strung(column(3), "", true)]),
         _ => {
             let first = |argument| RankedValue {
-                rank: Rank::FromFirst(Expr::literal(Literal::Int(0), DataType::Int64)),
+                rank: Rank::FromFirst(int(0)),
                 field: Field { name: "f".into(), data_type: DataType::Int64, nullable: true },
                 argument,
                 counted: None,
@@ -166,18 +139,14 @@ fn plan(input: Plan, keys: &[usize], order: Order) -> Plan {
             (order, values)
         }
     };
-    let aggregate = |function, argument| {
-        let field = Field { name: "a".into(), data_type: DataType::Int64, nullable: true };
-        Aggregate { function, argument, distinct: false, field }
-    };
     Plan::Ranked(Box::new(Ranked {
         input,
         names: vec!["k".into(); keys.len()],
         keys: keys.iter().copied().map(column).collect(),
         order,
         aggregates: vec![
-            aggregate(AggregateFunction::Sum, Some(column(1))),
-            aggregate(AggregateFunction::Count, None),
+            of_longs(AggregateFunction::Sum, Some(column(1))),
+            of_longs(AggregateFunction::Count, None),
         ],
         values,
     }))
@@ -248,18 +217,6 @@ fn shown(array: &ArrayRef, row: usize) -> String {
     }
 }
 
-fn configurations(devices: &[(DeviceChoice, u32)]) -> Vec<QueryOptions> {
-    let with = |&(device, simt_lanes): &(DeviceChoice, u32)| {
-        MicroModel::ALL.map(|micro_model| QueryOptions {
-            device,
-            micro_model,
-            simt_lanes,
-            ..QueryOptions::default()
-        })
-    };
-    devices.iter().flat_map(with).collect()
-}
-
 const CPU: (DeviceChoice, u32) = (DeviceChoice::Cpu, 32);
 const SIMT: [(DeviceChoice, u32); 2] = [(DeviceChoice::Simt, 32), (DeviceChoice::Simt, 3)];
 
@@ -294,12 +251,8 @@ fn compare_over(
         };
         expected.sort();
         let plan = plan(input.clone(), keys, order);
-        let query = Query { plan, sources: vec![source.clone() as _], options: options.clone() };
         let what = format!("{order:?}, keys {keys:?}, {options:?}");
-        let batch = match engine.execute(&query, &CancelToken::default()) {
-            Ok(output) => output.batch,
-            Err(error) => panic!("{what}: {error}"),
-        };
+        let batch = run(&engine, plan, &source, options).batch;
         let values = &batch.columns()[keys.len()..];
         let row = |row| values.iter().map(|array| shown(array, row)).collect();
         let mut found: Vec<Vec<String>> = (0..batch.num_rows()).map(row).collect();
@@ -316,7 +269,7 @@ fn compare_over(
 
 fn compare(rows: &[Row], orders: &[Order], keys: &[&[usize]], devices: &[(DeviceChoice, u32)]) {
     let left: Vec<&Row> = rows.iter().collect();
-    compare_over(&scan(), (rows, &left), orders, keys, &configurations(devices));
+    compare_over(&scan(), (rows, &left), orders, keys, &models(devices));
 }
 
 #[test]
@@ -332,9 +285,9 @@ fn no_rows_and_few() {
 fn rows_of_which_some_are_left() {
     let rows = rows(300, 5, false);
     for limit in [0, 150] {
-        let input = Plan::Filter { input: Box::new(scan()), predicate: below(limit) };
+        let input = keep(scan(), below(limit));
         let left: Vec<&Row> = rows.iter().filter(|row| row.number < limit).collect();
-        let options = configurations(&[CPU, SIMT[0]]);
+        let options = models(&[CPU, SIMT[0]]);
         compare_over(&input, (&rows, &left), &ORDERS, &ALL, &options);
     }
 }
@@ -358,8 +311,7 @@ fn many_groups() {
 #[test]
 fn both_ways() {
     for value in ["groups", "rows"] {
-        let mut variants = Forced::default();
-        variants.set("group_texts", value).expect("an axis and its value");
+        let variants = force([("group_texts", value)]);
         let forced = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
         for (rows, keys, devices) in [
             (rows(0, 1, false), &ALL[..], &[CPU, SIMT[0]][..]),
@@ -367,7 +319,7 @@ fn both_ways() {
             (rows(70_000, 90, true), &ALL[..2], &[CPU]),
         ] {
             let left: Vec<&Row> = rows.iter().collect();
-            let options: Vec<QueryOptions> = configurations(devices).into_iter().map(forced).collect();
+            let options: Vec<QueryOptions> = models(devices).into_iter().map(forced).collect();
             compare_over(&scan(), (&rows, &left), &ORDERS[..5], keys, &options);
         }
     }
@@ -377,11 +329,11 @@ fn both_ways() {
 #[test]
 fn rows_in_blocks() {
     let rows = rows(800, 9, false);
-    let input = Plan::Filter { input: Box::new(scan()), predicate: below(700) };
+    let input = keep(scan(), below(700));
     let left: Vec<&Row> = rows.iter().filter(|row| row.number < 700).collect();
     for macro_model in [MacroModel::Batch, MacroModel::KernelAtATime] {
         let in_blocks = |options| QueryOptions { macro_model, block_bytes: Some(1 << 10), ..options };
-        let options: Vec<QueryOptions> = configurations(&[CPU, SIMT[0]]).into_iter().map(in_blocks).collect();
+        let options: Vec<QueryOptions> = models(&[CPU, SIMT[0]]).into_iter().map(in_blocks).collect();
         let (orders, keys) = (&[Order::Rows, Order::Few { descending: true }], &ALL[..2]);
         compare_over(&input, (&rows, &left), orders, keys, &options);
         compare_over(&scan(), (&rows, &rows.iter().collect::<Vec<_>>()), orders, keys, &options);
@@ -393,13 +345,12 @@ fn rows_in_blocks() {
 fn constants_that_change() {
     let rows = rows(600, 7, true);
     let source = table(&rows);
-    for options in configurations(&[CPU, SIMT[0]]) {
+    for options in models(&[CPU, SIMT[0]]) {
         let engine = Engine::new();
         for limit in [60, 60, 600, 600, 5, 300, 0] {
-            let input = Plan::Filter { input: Box::new(scan()), predicate: below(limit) };
+            let input = keep(scan(), below(limit));
             let plan = plan(input, &[0], Order::Many);
-            let query = Query { plan, sources: vec![source.clone() as _], options: options.clone() };
-            let batch = engine.execute(&query, &CancelToken::default()).expect("a result").batch;
+            let batch = run(&engine, plan, &source, &options).batch;
             let row = |row| batch.columns()[1..].iter().map(|array| shown(array, row)).collect();
             let mut found: Vec<Vec<String>> = (0..batch.num_rows()).map(row).collect();
             let mut members: BTreeMap<Option<i64>, Vec<&Row>> = BTreeMap::new();
@@ -418,7 +369,7 @@ fn constants_that_change() {
 #[test]
 fn a_union_keeps_its_order() {
     let rows = rows(500, 8, false);
-    let keep = |predicate| Plan::Filter { input: Box::new(scan()), predicate };
+    let keep = |predicate| keep(scan(), predicate);
     let kind = ExprKind::Not(Box::new(below(200)));
     let others = Expr { kind, data_type: DataType::Boolean, nullable: false };
     let second = |plan: Plan| match plan {
@@ -436,11 +387,9 @@ fn a_union_keeps_its_order() {
     let (late, early): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.number >= 200);
     let expected = together(late.iter().chain(&early).map(|row| row.many.as_deref()), " – ");
     let source = table(&rows);
-    for options in configurations(&[CPU, SIMT[0]]) {
+    for options in models(&[CPU, SIMT[0]]) {
         let plan = plan(input.clone(), &[], Order::Rows);
-        let sources = vec![source.clone() as _, source.clone() as _];
-        let query = Query { plan, sources, options: options.clone() };
-        let batch = Engine::new().execute(&query, &CancelToken::default()).expect("a result").batch;
+        let batch = run(&Engine::new(), plan, &[source.clone(), source.clone()], &options).batch;
         assert!(shown(batch.column(3), 0) == expected, "{options:?}");
     }
 }
@@ -467,12 +416,8 @@ fn plans_that_are_refused() {
     let of = |change: &dyn Fn(&mut Ranked)| {
         let mut ranked = ranked.as_ref().clone();
         change(&mut ranked);
-        let query = Query {
-            plan: Plan::Ranked(Box::new(ranked)),
-            sources: vec![table(&rows(10, 2, false)) as _],
-            options: QueryOptions { device: DeviceChoice::Cpu, ..QueryOptions::default() },
-        };
-        Engine::new().execute(&query, &CancelToken::default()).expect_err("a plan that is wrong").to_string()
+        let (plan, table) = (Plan::Ranked(Box::new(ranked)), table(&rows(10, 2, false)));
+        try_run(&Engine::new(), plan, &table, cpu()).expect_err("a plan that is wrong").to_string()
     };
     let texts = |delimiter| Rank::Texts { delimiter, distinct: false };
     assert!(of(&|ranked| ranked.order.clear()).contains("another order"));

@@ -1,57 +1,28 @@
 //! Grouping sets: what is made of a finer set's groups is what is made of the rows, on the CPU and on the interpreter, for sets
 //! at random, every function, keys of every kind with NULLs, many rows, one and none.
 
-use std::sync::Arc;
+use crate::common::*;
+use kelpie_compile::plan::{GroupingSet, GroupingSets};
 
-use crate::common::Table;
-use crate::common::cases::covering;
 use AggregateFunction::*;
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Float64Type, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{
-    Aggregate, AggregateFunction, GroupingSet, GroupingSets, Join, JoinKind, Plan, Scan,
-};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, Forced, MacroModel, MicroModel, Query, QueryOptions,
-};
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
 /// The largest decimal of 38 digits.
 const MOST: i128 = 10i128.pow(38) - 1;
 
-/// A generator of numbers (Steele et al., SplitMix64): the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, count: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % count.max(1) as u64) as usize
-    }
-}
-
 const KEYS: usize = 4;
 
-fn fields() -> Vec<Field> {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    vec![
-        field("dense", DataType::Int32, true),
-        field("text", DataType::Utf8, true),
-        field("wide", DataType::Int64, true),
-        field("float", DataType::Float64, false),
-        field("number", DataType::Int64, true),
-        field("decimal", DECIMAL, true),
-        field("value", DataType::Float64, false),
-        field("string", DataType::Utf8, true),
-        field("many", DataType::Utf8, false),
-    ]
-}
+const COLUMNS: [Column; 9] = [
+    ("dense", DataType::Int32, true),
+    ("text", DataType::Utf8, true),
+    ("wide", DataType::Int64, true),
+    ("float", DataType::Float64, false),
+    ("number", DataType::Int64, true),
+    ("decimal", DECIMAL, true),
+    ("value", DataType::Float64, false),
+    ("string", DataType::Utf8, true),
+    ("many", DataType::Utf8, false),
+];
 
 /// Keys of a few values each, whose NULLs are no keys that are left out; numbers that wrap around, decimals near their end, floats
 /// whose sums are exact, texts with and without a dictionary.
@@ -60,15 +31,6 @@ fn table(rows: usize, most: i128) -> Arc<Table> {
     let mut pick = |below: usize| -> Vec<usize> { (0..rows).map(|_| random.below(below)).collect() };
     let (dense, text, wide, float) = (pick(4), pick(5), pick(6), pick(3));
     let (number, decimal, value, string) = (pick(50), pick(5), pick(4000), pick(9));
-    let type_of = |field: &Field| match field.data_type {
-        DataType::Int32 => ArrowType::Int32,
-        DataType::Int64 => ArrowType::Int64,
-        DataType::Float64 => ArrowType::Float64,
-        DataType::Utf8 => ArrowType::Utf8,
-        _ => ArrowType::Decimal128(38, 2),
-    };
-    let own = fields();
-    let schema = own.iter().map(|field| ArrowField::new(&field.name, type_of(field), field.nullable));
     let number = number.into_iter().map(|number| match number {
         0 => None,
         1 => Some(i64::MAX),
@@ -81,81 +43,64 @@ fn table(rows: usize, most: i128) -> Arc<Table> {
         2 => Some(-most),
         decimal => Some(decimal as i128),
     });
-    let decimals = Decimal128Array::from_iter(decimal).with_precision_and_scale(38, 2);
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int32Array::from_iter(dense.into_iter().map(|key| (key > 0).then_some(key as i32 * 7)))),
-        Arc::new(StringArray::from_iter(text.into_iter().map(|key| (key > 1).then(|| format!("k é {key}"))))),
-        Arc::new(Int64Array::from_iter(
+        maybe_ints(dense.into_iter().map(|key| (key > 0).then_some(key as i32 * 7))),
+        maybe_texts(text.into_iter().map(|key| (key > 1).then(|| format!("k é {key}")))),
+        maybe_longs(
             wide.into_iter().map(|key| (key > 0).then_some((key as i64).wrapping_mul(0x5851_f42d_4c95_7f2d))),
-        )),
-        Arc::new(Float64Array::from_iter_values(float.into_iter().map(|key| [0.0, 1.5, f64::NAN][key]))),
-        Arc::new(Int64Array::from_iter(number)),
-        Arc::new(decimals.expect("decimals")),
-        Arc::new(Float64Array::from_iter_values(value.iter().map(|value| *value as f64 / 4.0 - 300.0))),
-        Arc::new(StringArray::from_iter(string.iter().map(|key| (*key > 0).then(|| format!("s {key}"))))),
-        Arc::new(StringArray::from_iter_values((0..rows).map(|row| format!("many {}", row * 7919 % 10_007)))),
+        ),
+        doubles(float.into_iter().map(|key| [0.0, 1.5, f64::NAN][key])),
+        maybe_longs(number),
+        decimals(decimal, 38, 2),
+        doubles(value.iter().map(|value| *value as f64 / 4.0 - 300.0)),
+        maybe_texts(string.iter().map(|key| (*key > 0).then(|| format!("s {key}")))),
+        texts((0..rows).map(|row| format!("many {}", row * 7919 % 10_007))),
     ];
-    let schema = Schema::new(schema.collect::<Vec<_>>());
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
 fn scan() -> Plan {
-    Plan::Scan(Scan {
-        source: 0,
-        table: "t".into(),
-        columns: (0..fields().len()).collect(),
-        fields: fields(),
-    })
+    scan_of(0, &COLUMNS)
 }
 
 fn column(index: usize) -> Expr {
-    let field = &fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
+    column_of(&COLUMNS, index)
 }
 
 /// `CASE WHEN number < 5 THEN number END`: an aggregate with a FILTER.
 fn filtered() -> Expr {
-    let literal = Expr::literal(Literal::Int(5), DataType::Int64);
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(4)), Box::new(literal));
-    let condition = Expr { kind, data_type: DataType::Boolean, nullable: true };
-    let kind = ExprKind::Case { branches: vec![(condition, column(4))], otherwise: None };
-    Expr { kind, data_type: DataType::Int64, nullable: true }
-}
-
-fn aggregate(function: AggregateFunction, argument: Option<Expr>, data_type: DataType) -> Aggregate {
-    let name = format!("{function:?}");
-    Aggregate { function, argument, distinct: false, field: Field { name, data_type, nullable: true } }
+    value_where(compare_with(CompareOp::Lt, column(4), 5), column(4))
 }
 
 /// Every function, in so many lists.
 fn aggregates() -> Vec<Vec<Aggregate>> {
     let float = || DataType::Float64;
-    let distinct = Aggregate { distinct: true, ..aggregate(Max, Some(column(4)), DataType::Int64) };
+    let once = distinct(of_longs(Max, Some(column(4))));
     vec![
         vec![
-            aggregate(Sum, Some(column(6)), float()),
-            aggregate(Count, Some(column(4)), DataType::Int64),
-            aggregate(Count, None, DataType::Int64),
-            aggregate(Sum, Some(column(4)), DataType::Int64),
-            aggregate(Sum, Some(filtered()), DataType::Int64),
-            aggregate(Min, Some(column(4)), DataType::Int64),
-            distinct,
-            aggregate(Avg, Some(column(6)), float()),
+            of(Sum, Some(column(6)), float()),
+            of(Count, Some(column(4)), DataType::Int64),
+            of(Count, None, DataType::Int64),
+            of(Sum, Some(column(4)), DataType::Int64),
+            of(Sum, Some(filtered()), DataType::Int64),
+            of(Min, Some(column(4)), DataType::Int64),
+            once,
+            of(Avg, Some(column(6)), float()),
         ],
-        vec![aggregate(Sum, Some(column(6)), float()), aggregate(Max, Some(column(3)), float())],
+        vec![of(Sum, Some(column(6)), float()), of(Max, Some(column(3)), float())],
         vec![
-            aggregate(BitAnd, Some(column(4)), DataType::Int64),
-            aggregate(BitOr, Some(column(4)), DataType::Int64),
-            aggregate(BitXor, Some(column(4)), DataType::Int64),
-            aggregate(Min, Some(column(5)), DECIMAL),
-            aggregate(Min, Some(column(7)), DataType::Utf8),
-            aggregate(Max, Some(column(8)), DataType::Utf8),
+            of(BitAnd, Some(column(4)), DataType::Int64),
+            of(BitOr, Some(column(4)), DataType::Int64),
+            of(BitXor, Some(column(4)), DataType::Int64),
+            of(Min, Some(column(5)), DECIMAL),
+            of(Min, Some(column(7)), DataType::Utf8),
+            of(Max, Some(column(8)), DataType::Utf8),
         ],
         vec![
-            aggregate(VarSample, Some(column(6)), float()),
-            aggregate(VarPopulation, Some(column(6)), float()),
-            aggregate(StddevSample, Some(column(6)), float()),
-            aggregate(StddevPopulation, Some(column(6)), float()),
+            of(VarSample, Some(column(6)), float()),
+            of(VarPopulation, Some(column(6)), float()),
+            of(StddevSample, Some(column(6)), float()),
+            of(StddevPopulation, Some(column(6)), float()),
         ],
         Vec::new(),
     ]
@@ -169,7 +114,7 @@ fn plan(input: Plan, keys: &[usize], sets: &[Vec<usize>], aggregates: Vec<Aggreg
     };
     let sets = sets.iter().enumerate().map(set).collect();
     let mut columns: Vec<Field> =
-        keys.iter().map(|key| Field { nullable: true, ..fields()[*key].clone() }).collect();
+        keys.iter().map(|key| Field { nullable: true, ..fields_of(&COLUMNS)[*key].clone() }).collect();
     columns.push(Field { name: "set".into(), data_type: DataType::Int64, nullable: false });
     columns.extend(aggregates.iter().map(|aggregate| aggregate.field.clone()));
     let keys = keys.iter().map(|key| column(*key)).collect();
@@ -187,36 +132,13 @@ fn some_sets(random: &mut Random, keys: usize) -> Vec<Vec<usize>> {
     }
 }
 
-fn options(device: DeviceChoice) -> QueryOptions {
-    QueryOptions { device, threads: Some(2), ..QueryOptions::default() }
-}
-
-fn forcing(options: &QueryOptions, values: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    values.iter().for_each(|(axis, value)| variants.set(axis, value).expect("an axis and its value"));
-    QueryOptions { variants, ..options.clone() }
-}
-
 fn run(
     engine: &Engine,
     plan: Plan,
     table: &Arc<Table>,
     options: &QueryOptions,
 ) -> Result<Vec<String>, EngineError> {
-    let query = Query { plan, sources: vec![Arc::clone(table) as _], options: options.clone() };
-    let batch = engine.execute(&query, &CancelToken::default())?.batch;
-    let cell = |column: &ArrayRef, row: usize| match column.data_type() {
-        _ if column.is_null(row) => "-".into(),
-        // Variances differ in the last bits by the order of their rows; none of them is just between two of these numbers.
-        ArrowType::Float64 => {
-            format!("{:.7e}", column.as_primitive::<Float64Type>().value(row) * 1.000_000_123_456_7)
-        }
-        _ => array_value_to_string(column, row).expect("prints"),
-    };
-    let row = |row| batch.columns().iter().map(|column| cell(column, row)).collect::<Vec<_>>().join("|");
-    let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
-    rows.sort();
-    Ok(rows)
+    Ok(rounded_rows(&try_run(engine, plan, table, options)?.batch))
 }
 
 /// Runs a plan by aggregations of its input alone, and with the node's values of `grouping_levels`; panics where they differ.
@@ -254,9 +176,9 @@ fn random_sets(device: DeviceChoice, sizes: &[usize], rounds: usize) {
             let sets = some_sets(&mut random, keys.len());
             let lists = aggregates();
             let mut own = lists[round % lists.len()].clone();
-            own.extend((round % 2 == 0).then(|| aggregate(Sum, Some(column(5)), DECIMAL)));
+            own.extend((round % 2 == 0).then(|| of(Sum, Some(column(5)), DECIMAL)));
             let average = DataType::Decimal128 { precision: 38, scale: 6 };
-            own.extend((round % 4 == 1).then(|| aggregate(Avg, Some(column(5)), average)));
+            own.extend((round % 4 == 1).then(|| of(Avg, Some(column(5)), average)));
             let models = [
                 MicroModel::Resolution,
                 MicroModel::Pipelined,
@@ -264,7 +186,7 @@ fn random_sets(device: DeviceChoice, sizes: &[usize], rounds: usize) {
                 MicroModel::OperatorAtATime,
             ];
             let micro_model = if round % 3 == 2 { models[random.below(4)] } else { MicroModel::Resolution };
-            let options = QueryOptions { micro_model, ..options(device) };
+            let options = QueryOptions { micro_model, ..on(device, &[]) };
             if picked.contains(&round) {
                 compare(&engine, &plan(scan(), &keys, &sets, own), &table, &options, &[]);
             }
@@ -315,7 +237,7 @@ fn finer_groups_of_every_kind() {
         [format!("{way:?}"), format!("{keys:?}"), format!("list {list}")].into()
     }) {
         let plan = plan(scan(), &keys, &rollup, aggregates().swap_remove(list));
-        compare(&engine, &plan, &table, &options(DeviceChoice::Cpu), way);
+        compare(&engine, &plan, &table, &on(DeviceChoice::Cpu, &[]), way);
     }
 }
 
@@ -325,21 +247,9 @@ fn rows_in_blocks_and_rows_of_joins() {
     let engine = Engine::new();
     let table = table(2000, MOST / 20_000);
     let sets = [vec![0, 1], vec![1], vec![0], vec![], vec![1]];
-    let blocks = QueryOptions {
-        macro_model: MacroModel::Batch,
-        block_bytes: Some(16 << 10),
-        ..options(DeviceChoice::Cpu)
-    };
+    let blocks = QueryOptions { macro_model: MacroModel::Batch, block_bytes: Some(16 << 10), ..cpu() };
     let key = |index: usize| (column(index), column(index));
-    let join = Plan::Join(Box::new(Join {
-        build: scan(),
-        probe: scan(),
-        kind: JoinKind::BuildSemi,
-        keys: vec![key(8), key(4)],
-        residual: None,
-        null_equal: false,
-        null_aware: false,
-    }));
+    let join = Plan::Join(Box::new(join_of(JoinKind::BuildSemi, scan(), scan(), vec![key(8), key(4)])));
     for list in aggregates() {
         compare(&engine, &plan(scan(), &[0, 1], &sets, list.clone()), &table, &blocks, &[]);
         for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
@@ -347,7 +257,7 @@ fn rows_in_blocks_and_rows_of_joins() {
                 &engine,
                 &plan(join.clone(), &[0, 1], &sets, list.clone()),
                 &table,
-                &options(device),
+                &on(device, &[]),
                 &[],
             );
         }
@@ -359,11 +269,11 @@ fn opposite_sums() -> Arc<Table> {
     let rows = table(12, 1);
     let batch = &rows.0[0];
     let mut columns = batch.columns().to_vec();
-    columns[0] = Arc::new(Int32Array::from_iter_values((0..12).map(|row| row / 6)));
-    columns[1] = Arc::new(StringArray::from_iter_values((0..12).map(|row| ["a", "b"][row / 3 % 2])));
+    columns[0] = ints((0..12).map(|row| row / 6));
+    columns[1] = texts((0..12).map(|row| ["a", "b"][row / 3 % 2]));
     let sign = |row: i128| if row / 3 % 3 == 0 { 1 } else { -1 };
-    let decimals = Decimal128Array::from_iter_values((0..12).map(|row| sign(row) * (MOST / 2)));
-    columns[5] = Arc::new(decimals.with_precision_and_scale(38, 2).expect("decimals"));
+
+    columns[5] = decimals((0..12).map(|row| sign(row) * (MOST / 2)), 38, 2);
     Arc::new(Table(vec![RecordBatch::try_new(batch.schema(), columns).expect("a batch")]))
 }
 
@@ -374,17 +284,17 @@ fn sums_beyond_their_type_are_those_of_sets_that_are_asked_for() {
     let engine = Engine::new();
     let table = opposite_sums();
     let average = DataType::Decimal128 { precision: 38, scale: 6 };
-    let sum = || aggregate(Sum, Some(column(5)), DECIMAL);
+    let sum = || of(Sum, Some(column(5)), DECIMAL);
     for (sets, fails) in [
         (vec![vec![0], vec![1]], false),
         (vec![vec![0], vec![1], vec![]], false),
         (vec![vec![0, 1], vec![0]], true),
         (vec![vec![0], vec![1], vec![0, 1], vec![]], true),
     ] {
-        for list in [vec![sum()], vec![sum(), aggregate(Avg, Some(column(5)), average.clone())]] {
+        for list in [vec![sum()], vec![sum(), of(Avg, Some(column(5)), average.clone())]] {
             for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
                 let plan = plan(scan(), &[0, 1], &sets, list.clone());
-                let options = options(device);
+                let options = on(device, &[]);
                 let text = |error: EngineError| error.to_string();
                 let expected = run(&engine, plan.united(), &table, &options).map_err(text);
                 let upwards = forcing(&options, &[("grouping_levels", "upwards")]);
@@ -402,9 +312,8 @@ fn sets_of_many_groups_in_little_memory() {
     let engine = Engine::new();
     let table = table(20_000, MOST / 20_000);
     let sets = [vec![0, 1], vec![0], vec![]];
-    let options = QueryOptions { memory_limit: Some(2 << 20), ..options(DeviceChoice::Cpu) };
-    let list =
-        vec![aggregate(Count, None, DataType::Int64), aggregate(Sum, Some(column(4)), DataType::Int64)];
+    let options = QueryOptions { memory_limit: Some(2 << 20), ..cpu() };
+    let list = vec![of(Count, None, DataType::Int64), of(Sum, Some(column(4)), DataType::Int64)];
     let plan = plan(scan(), &[8, 0], &sets, list);
     compare(&engine, &plan, &table, &options, &[]);
     let plan = Plan::GroupingSets(Box::new(plan));
@@ -417,16 +326,16 @@ fn sets_of_many_groups_in_little_memory() {
 fn values_that_count_once_are_counted_of_the_rows() {
     let engine = Engine::new();
     let table = table(300, 1);
-    let once = Aggregate { distinct: true, ..aggregate(Sum, Some(column(4)), DataType::Int64) };
+    let once = distinct(of_longs(Sum, Some(column(4))));
     let sets = [vec![0, 1], vec![0], vec![]];
     compare(
         &engine,
         &plan(scan(), &[0, 1], &sets, vec![once.clone()]),
         &table,
-        &options(DeviceChoice::Cpu),
+        &on(DeviceChoice::Cpu, &[]),
         &[],
     );
-    let upwards = forcing(&options(DeviceChoice::Cpu), &[("aggregate0.grouping_levels", "upwards")]);
+    let upwards = forcing(&on(DeviceChoice::Cpu, &[]), &[("aggregate0.grouping_levels", "upwards")]);
     let plan = Plan::GroupingSets(Box::new(plan(scan(), &[0, 1], &sets, vec![once])));
     let error = run(&engine, plan, &table, &upwards).expect_err("counts once");
     assert!(error.to_string().ends_with("Sum counts equal values once"), "{error}");

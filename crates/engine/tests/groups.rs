@@ -1,65 +1,43 @@
 //! Grouped and single aggregation by numbers of groups, skew and kinds of keys, under every micro model and resolution, on the
 //! CPU and on interpreters: compared with a plain evaluation.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use crate::common::*;
+use crate::grouped_rows::{COLUMNS, DECIMAL, KEYS, Row, rows, table, wide};
 
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and, is_whole, sample, sizes};
-use crate::grouped_rows::{DECIMAL, KEYS, Row, column, rows, scan, table, wide};
 use AggregateFunction::*;
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Decimal128Type, Float64Type, Int64Type};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, MacroModel, MicroModel, Query, QueryOptions, QueryOutput, Resolution,
-    ShapeChoices,
-};
+
+fn column(index: usize) -> Expr {
+    column_of(&COLUMNS, index)
+}
 
 /// `CASE WHEN number < 5 THEN number END`: an aggregate with a FILTER.
 fn filtered() -> Expr {
-    let literal = Expr::literal(Literal::Int(5), DataType::Int64);
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(4)), Box::new(literal));
-    let condition = Expr { kind, data_type: DataType::Boolean, nullable: true };
-    let kind = ExprKind::Case { branches: vec![(condition, column(4))], otherwise: None };
-    Expr { kind, data_type: DataType::Int64, nullable: true }
+    value_where(compare_with(CompareOp::Lt, column(4), 5), column(4))
 }
 
 /// The plan that groups by key `key`, where there is one. `plain`: no text and no lock among the cells.
 fn plan(key: Option<usize>, plain: bool) -> Plan {
-    let aggregate = |function, argument, distinct, data_type| Aggregate {
-        function,
-        argument,
-        distinct,
-        field: Field { name: "a".into(), data_type, nullable: true },
-    };
     let mut aggregates = vec![
-        aggregate(Count, None, false, DataType::Int64),
-        aggregate(Count, Some(column(4)), false, DataType::Int64),
-        aggregate(Sum, Some(column(4)), false, DataType::Int64),
-        aggregate(Min, Some(column(4)), false, DataType::Int64),
-        aggregate(Max, Some(column(4)), false, DataType::Int64),
-        aggregate(Sum, Some(filtered()), false, DataType::Int64),
-        aggregate(Sum, Some(column(5)), false, DECIMAL),
-        aggregate(Sum, Some(column(6)), false, DataType::Float64),
-        aggregate(Max, Some(column(6)), false, DataType::Float64),
+        of_longs(Count, None),
+        of_longs(Count, Some(column(4))),
+        of_longs(Sum, Some(column(4))),
+        of_longs(Min, Some(column(4))),
+        of_longs(Max, Some(column(4))),
+        of_longs(Sum, Some(filtered())),
+        of(Sum, Some(column(5)), DECIMAL),
+        of(Sum, Some(column(6)), DataType::Float64),
+        of(Max, Some(column(6)), DataType::Float64),
     ];
     if !plain {
         aggregates.extend([
-            aggregate(Count, Some(column(4)), true, DataType::Int64),
-            aggregate(Max, Some(column(5)), false, DECIMAL),
-            aggregate(Min, Some(column(7)), false, DataType::Utf8),
-            aggregate(Max, Some(column(7)), false, DataType::Utf8),
-            aggregate(VarPopulation, Some(column(6)), false, DataType::Float64),
+            distinct(of_longs(Count, Some(column(4)))),
+            of(Max, Some(column(5)), DECIMAL),
+            of(Min, Some(column(7)), DataType::Utf8),
+            of(Max, Some(column(7)), DataType::Utf8),
+            of(VarPopulation, Some(column(6)), DataType::Float64),
         ]);
     }
-    let keys: Vec<Expr> = key.map(column).into_iter().collect();
-    let names = vec![String::new(); keys.len() + aggregates.len()];
-    Plan::Aggregate { input: Box::new(scan()), keys, aggregates, names }
+    groups_of(scan_of(0, &COLUMNS), key.map(column).into_iter().collect(), aggregates)
 }
 
 /// A decimal of scale 2.
@@ -117,14 +95,6 @@ fn group_of(array: &ArrayRef, row: usize, key: usize, groups: &BTreeMap<i64, usi
     }
 }
 
-fn run(engine: &Engine, plan: &Plan, source: &Arc<Table>, options: &QueryOptions) -> QueryOutput {
-    let query = Query { plan: plan.clone(), sources: vec![source.clone() as _], options: options.clone() };
-    match engine.execute(&query, &CancelToken::default()) {
-        Ok(output) => output,
-        Err(error) => panic!("{options:?}: {error}"),
-    }
-}
-
 fn expect(batch: &RecordBatch, row: usize, keys: usize, expected: &Expected, what: &str) {
     let (exact, floats) = expected;
     let (mut next_exact, mut next_float) = (exact.iter(), floats.iter());
@@ -151,27 +121,13 @@ fn decimal(column: &ArrayRef, row: usize) -> String {
     cents(column.as_primitive::<Decimal128Type>().value(row))
 }
 
-/// Every model and resolution that differ on these devices.
-fn configurations(devices: &[(DeviceChoice, u32)]) -> Vec<QueryOptions> {
-    let mut all = Vec::new();
-    for &(device, simt_lanes) in devices {
-        for micro_model in MicroModel::ALL {
-            let options = QueryOptions { device, micro_model, simt_lanes, ..QueryOptions::default() };
-            let local = micro_model == MicroModel::Resolution && device != DeviceChoice::Cpu;
-            all.push(options.clone());
-            all.extend(local.then_some(QueryOptions { resolution: Resolution::WorkEfficient, ..options }));
-        }
-    }
-    all
-}
-
 /// Groups `rows` by each of `keys`, and compares.
 fn compare(rows: &[Row], keys: &[usize], devices: &[(DeviceChoice, u32)]) {
-    compare_with(rows, keys, &configurations(devices));
+    compare_by(rows, keys, &every_model(devices));
 }
 
 /// Each key with and without texts, and each facet of the configurations.
-fn compare_with(rows: &[Row], keys: &[usize], configurations: &[QueryOptions]) {
+fn compare_by(rows: &[Row], keys: &[usize], configurations: &[QueryOptions]) {
     let cases = cases(keys, configurations);
     let picked =
         covering(&name_of(rows), cases, 10, |case| facets_and(case.options, &[&(case.key, case.plain)]));
@@ -218,7 +174,7 @@ fn compare_cases(rows: &[Row], cases: Vec<Case<'_>>) {
     });
     for Case { key, plain, options } in cases {
         let expected = &expected[usize::from(!plain)];
-        let output = run(&engine, &plan(Some(key), plain), &source, options);
+        let output = run(&engine, plan(Some(key), plain), &source, options);
         let what = format!("{} keys, plain {plain}, {options:?}", KEYS[key]);
         assert_eq!(output.batch.num_rows(), expected.len(), "{what}");
         let mut seen = HashSet::new();
@@ -257,13 +213,13 @@ fn blocks_of_every_size() {
     let mut all = Vec::new();
     for threads in [8, 24, 32, 128, 512, 1024] {
         let shape = ShapeChoices { block_threads: Some(threads), ..ShapeChoices::default() };
-        for options in configurations(&devices[1..]) {
+        for options in every_model(&devices[1..]) {
             let is_local = options.micro_model == MicroModel::Resolution;
             all.extend((is_local || threads == 8).then_some(QueryOptions { shape, ..options }));
         }
     }
-    compare_with(&rows(700, 40, true), &[0, 1], &all);
-    compare_with(&rows(90, 3, false), &[0, 2], &all);
+    compare_by(&rows(700, 40, true), &[0, 1], &all);
+    compare_by(&rows(90, 3, false), &[0, 2], &all);
 }
 
 /// A dense table that is too large for shared memory.
@@ -279,10 +235,10 @@ fn one_group_has_nine_of_ten_rows() {
 
 #[test]
 fn twenty_thousand_groups() {
-    let cpu = configurations(&devices(1));
+    let cpu = every_model(&devices(1));
     compare_few(&rows(60_000, 20_000, false), &[0, 1, 2, 3], &cpu, 5);
     compare_few(&rows(60_000, 20_000, true), &[1, 2], &cpu, 2);
-    compare_few(&rows(25_000, 20_000, false), &[1], &configurations(&devices(2)[1..2]), 1);
+    compare_few(&rows(25_000, 20_000, false), &[1], &every_model(&devices(2)[1..2]), 1);
 }
 
 /// Blocks keep sums of some groups near: of all of them, of the heavy ones, of the first, of none.
@@ -299,16 +255,16 @@ fn near_copies_of_groups() {
             variants.set(axis, value).expect("an axis and its value");
         }
         let with = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
-        let resolving = configurations(&devices(2)).into_iter();
+        let resolving = every_model(&devices(2)).into_iter();
         all.extend(resolving.filter(|options| options.micro_model == MicroModel::Resolution).map(with));
     }
     for (count, groups, skew) in [(400, 3, false), (700, 200, true), (1_500, 1_100, false)] {
-        compare_with(&rows(count, groups, skew), &[0, 1, 2, 3], &all);
+        compare_by(&rows(count, groups, skew), &[0, 1, 2, 3], &all);
     }
     let source = table(&rows(300, 7, false));
     for options in &all {
-        let output = run(&engine, &plan(Some(1), true), &source, options);
-        let names: Vec<_> = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        let output = run(&engine, plan(Some(1), true), &source, options);
+        let names = names_of(&output);
         let near = format!("{:?}", options.variants).contains("256");
         assert_eq!(names.iter().any(|name| name.contains("near copies")), near, "{names:?}, {options:?}");
     }
@@ -338,7 +294,7 @@ fn in_parts_laid_out(layout: &str) {
             variants.set(axis, value).expect("an axis and its value");
         }
         let with = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
-        let resolving = configurations(&self::devices(devices)).into_iter();
+        let resolving = every_model(&self::devices(devices)).into_iter();
         let is_local = |options: &QueryOptions| options.micro_model == MicroModel::Resolution;
         resolving.filter(is_local).map(with).collect::<Vec<_>>()
     };
@@ -363,13 +319,13 @@ fn in_parts_laid_out(layout: &str) {
     }
     let source = self::table(&rows(300, 7, false));
     for options in &options(2, "16", "hash") {
-        let output = run(&engine, &plan(Some(1), true), &source, options);
-        let names: Vec<_> = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        let output = run(&engine, plan(Some(1), true), &source, options);
+        let names = names_of(&output);
         assert!(names.iter().any(|name| name.contains("into 16 parts")), "{names:?}, {options:?}");
         let is_counted = names.iter().any(|name| name.contains("count of 16 parts"));
         assert_eq!(is_counted, layout == "histogram", "{names:?}, {options:?}");
     }
-    let nothing = run(&engine, &plan(Some(1), true), &self::table(&[]), &options(1, "16", "hash")[0]);
+    let nothing = run(&engine, plan(Some(1), true), &self::table(&[]), &options(1, "16", "hash")[0]);
     assert_eq!(nothing.batch.num_rows(), 0);
 }
 
@@ -394,18 +350,18 @@ fn groups_in_slices() {
         let devices =
             devices(4).into_iter().filter(|(device, _)| *device != DeviceChoice::Cpu).collect::<Vec<_>>();
         let with = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
-        configurations(&devices).into_iter().map(with).collect::<Vec<_>>()
+        every_model(&devices).into_iter().map(with).collect::<Vec<_>>()
     };
     for (slices, sums) in [("2", "words"), ("4", "digits"), ("8", "words")] {
         let all = options(slices, sums);
-        compare_with(&rows(1, 1, false), &[0, 2], &all);
-        compare_with(&rows(700, 5, false), &[0, 2], &all);
-        compare_with(&rows(700, 90, true), &[0], &all);
+        compare_by(&rows(1, 1, false), &[0, 2], &all);
+        compare_by(&rows(700, 5, false), &[0, 2], &all);
+        compare_by(&rows(700, 90, true), &[0], &all);
     }
     let source = self::table(&rows(300, 7, false));
     for options in options("4", "words") {
-        let output = run(&engine, &plan(Some(0), true), &source, &options);
-        let names: Vec<_> = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        let output = run(&engine, plan(Some(0), true), &source, &options);
+        let names = names_of(&output);
         let sorts = matches!(options.micro_model, MicroModel::MultiPass | MicroModel::OperatorAtATime);
         let are_sliced = names.iter().any(|name| name.contains("in slices of blocks"));
         assert!(are_sliced || sorts, "{names:?}, {options:?}");
@@ -442,13 +398,13 @@ fn parts_that_a_worker_has_alone() {
     for (count, groups, skew) in
         [(1, 1, false), (63, 2, false), (700, 1, false), (5_000, 300, false), (5_000, 300, true)]
     {
-        compare_with(&rows(count, groups, skew), &[0, 1, 2, 3], &all);
+        compare_by(&rows(count, groups, skew), &[0, 1, 2, 3], &all);
     }
     compare_few(&rows(40_000, 30_000, false), &[0, 1, 2, 3], &all, 2);
     compare_few(&rows(40_000, 30_000, true), &[0, 1, 2, 3], &all, 2);
     let source = table(&rows(300, 7, false));
     for options in &all {
-        let output = run(&engine, &plan(Some(1), true), &source, options);
+        let output = run(&engine, plan(Some(1), true), &source, options);
         let alone = output.metrics.pipelines.iter().any(|pipeline| pipeline.name.contains("a worker a part"));
         assert_eq!(alone, format!("{:?}", options.variants).contains("alone"), "{options:?}");
     }
@@ -489,7 +445,7 @@ fn counts_of_two_bytes() {
     for count in sizes(67_000, 100_000) {
         compare_counts(&rows(count, 2, false), &all);
     }
-    compare_with(&rows(700, 90, false), &[0], &all);
+    compare_by(&rows(700, 90, false), &[0], &all);
 }
 
 /// Counts of a byte do so at every 256th row, and undo what carries bring to the bytes above: a group goes round hundreds of times, its
@@ -503,7 +459,7 @@ fn counts_of_a_byte() {
     }
     compare_few(&rows(3_000, 2, false), &[0], &all, 4);
     compare_few(&rows(3_000, 11, true), &[0, 2], &all, 6);
-    compare_with(&rows(700, 90, false), &[0, 2], &all);
+    compare_by(&rows(700, 90, false), &[0, 2], &all);
     let in_turn = |count: usize, groups: usize| {
         let mut all = rows(count, groups, false);
         all.iter_mut().enumerate().for_each(|(row, own)| own.group = row % groups);
@@ -513,10 +469,10 @@ fn counts_of_a_byte() {
     compare_few(&in_turn(2_500, 9), &[0], &all, 4);
     // A CPU's worker adds words.
     let worker = QueryOptions { device: DeviceChoice::Cpu, ..all[0].clone() };
-    compare_with(&rows(3_000, 11, true), &[0], std::slice::from_ref(&worker));
+    compare_by(&rows(3_000, 11, true), &[0], std::slice::from_ref(&worker));
     let few = table(&rows(90, 7, false));
     for (options, bytes) in all.iter().map(|options| (options, "1")).chain([(&worker, "4")]) {
-        let output = run(&Engine::new(), &plan(Some(0), true), &few, options);
+        let output = run(&Engine::new(), plan(Some(0), true), &few, options);
         let choices = output.metrics.variants.iter().flat_map(|genome| &genome.0);
         let chosen = choices.filter(|choice| choice.axis.name == "count_bytes").map(|choice| choice.value);
         assert!(chosen.eq([bytes]), "{options:?}");
@@ -543,13 +499,13 @@ fn rows_that_wait_for_each_other() {
     for (count, groups, skew) in
         [(1, 1, false), (63, 2, false), (64, 64, false), (65, 1, false), (700, 200, true)]
     {
-        compare_with(&rows(count, groups, skew), &[0, 1, 2, 3], &all);
+        compare_by(&rows(count, groups, skew), &[0, 1, 2, 3], &all);
     }
     compare_few(&rows(40_000, 30_000, false), &[0, 1, 2, 3], &all, 3);
     let source = table(&rows(300, 7, false));
     for options in &all {
-        let output = run(&engine, &plan(Some(2), true), &source, options);
-        let names: Vec<_> = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        let output = run(&engine, plan(Some(2), true), &source, options);
+        let names = names_of(&output);
         let waits = names.iter().any(|name| name.contains("batches"));
         assert_eq!(waits, forced_batch(options) != "0", "{names:?}, {options:?}");
     }
@@ -572,7 +528,7 @@ fn rows_in_blocks() {
     let groups: BTreeMap<usize, Expected> =
         members.iter().map(|(group, rows)| (*group, evaluate(rows, false, true))).collect();
     let models = [MacroModel::Batch, MacroModel::KernelAtATime];
-    let cases = configurations(&devices(2)).into_iter().flat_map(|options| {
+    let cases = every_model(&devices(2)).into_iter().flat_map(|options| {
         let with = |macro_model| QueryOptions { macro_model, block_bytes: Some(16 << 10), ..options.clone() };
         models
             .map(with)
@@ -583,7 +539,7 @@ fn rows_in_blocks() {
         covering("blocks", cases.collect::<Vec<_>>(), 14, |(key, options)| facets_and(options, &[key]))
     {
         let what = format!("{options:?}");
-        let output = run(&engine, &plan(key, false), &source, &options);
+        let output = run(&engine, plan(key, false), &source, &options);
         let Some(key) = key else {
             expect(&output.batch, 0, 0, &all, &what);
             continue;
@@ -602,14 +558,11 @@ fn rows_in_blocks() {
 #[test]
 fn parts_of_blocks_and_with_little_memory() {
     let resolving = |options: &QueryOptions| options.micro_model == MicroModel::Resolution;
-    let local: Vec<QueryOptions> = configurations(&devices(2)).into_iter().filter(resolving).collect();
+    let local: Vec<QueryOptions> = every_model(&devices(2)).into_iter().filter(resolving).collect();
     let mut all = Vec::new();
     let in_layouts = |options: QueryOptions| ["shares", "histogram"].map(|layout| (options.clone(), layout));
     for (options, layout) in local.into_iter().flat_map(in_layouts) {
-        let mut variants = kelpie_engine::Forced::default();
-        for (axis, value) in [("group_parts", "16"), ("part_layout", layout)] {
-            variants.set(axis, value).expect("an axis and its value");
-        }
+        let variants = force([("group_parts", "16"), ("part_layout", layout)]);
         let options = QueryOptions { variants: variants.clone(), ..options };
         let (macro_model, block_bytes) = (MacroModel::Batch, Some(16 << 10));
         all.push(QueryOptions { macro_model, block_bytes, ..options.clone() });
@@ -617,8 +570,8 @@ fn parts_of_blocks_and_with_little_memory() {
             all.push(QueryOptions { memory_limit: Some(memory_limit), ..options.clone() });
         }
     }
-    compare_with(&rows(6_000, 700, false), &[0, 1], &all);
-    compare_with(&rows(6_000, 50, true), &[1], &all);
+    compare_by(&rows(6_000, 700, false), &[0, 1], &all);
+    compare_by(&rows(6_000, 50, true), &[1], &all);
 }
 
 #[test]
@@ -629,12 +582,12 @@ fn without_keys() {
         let source = table(&rows);
         let all: Vec<&Row> = rows.iter().collect();
         let expected = [true, false].map(|plain| evaluate(&all, plain, false));
-        let each = configurations(&devices(4))
+        let each = every_model(&devices(4))
             .into_iter()
             .flat_map(|options| [(true, options.clone()), (false, options)]);
         let name = format!("without keys, {count} rows");
         for (plain, options) in covering(&name, each, 12, |(plain, options)| facets_and(options, &[plain])) {
-            let output = run(&engine, &plan(None, plain), &source, &options);
+            let output = run(&engine, plan(None, plain), &source, &options);
             expect(
                 &output.batch,
                 0,
@@ -654,7 +607,7 @@ fn pipelines_say_who_reduces() {
     let name = |source: &Arc<Table>, key: Option<usize>, micro_model, resolution| {
         let device = DeviceChoice::Simt;
         let options = QueryOptions { device, micro_model, resolution, ..QueryOptions::default() };
-        let output = run(&engine, &plan(key, true), source, &options);
+        let output = run(&engine, plan(key, true), source, &options);
         output.metrics.pipelines.into_iter().map(|pipeline| pipeline.name).collect::<Vec<_>>().join("; ")
     };
     use MicroModel::*;

@@ -1,24 +1,10 @@
 //! What is compiled once and what is not: another constant compiles nothing, another structure or genome shares nothing but equal
 //! code, and a genome is compiled when it is used.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use crate::common::cases::{is_whole, sample};
-use crate::plans::{aggregate, filter, plans, rows_of, run, scan, some_plans, table};
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind, substitute};
-use kelpie_compile::plan::{AggregateFunction, Rank};
-use kelpie_compile::types::Literal;
+use crate::common::*;
+use crate::plans::{aggregate, filter, plans, scan, some_plans, table};
+use kelpie_compile::expr::substitute;
 use kelpie_engine::testing::{KnownKernels, kernels, prepare};
-use kelpie_engine::{DeviceChoice, Engine, Forced, Plan, Query, QueryOptions, TableSource};
-
-fn options(forced: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    for (name, value) in forced {
-        variants.set(name, value).expect("an axis and its value");
-    }
-    QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), variants, ..QueryOptions::default() }
-}
 
 /// A plan with other constants: each number is one more. The ranks of a plan that asks for the ends of groups alone stay: that it
 /// is the first and the last row, and not the second, is what lets them be found without a sort, and so is structure.
@@ -45,7 +31,7 @@ fn compiled(engine: &Engine, plan: &Plan, sources: &[Arc<dyn TableSource>], opti
 
 #[test]
 fn another_constant_compiles_nothing() {
-    let sources: [Arc<dyn TableSource>; 2] = [150, 60].map(table);
+    let sources = [150, 60].map(table);
     let mut tried = 0;
     for (name, plan, ordered) in some_plans("another constant", 30) {
         let engine = Engine::new();
@@ -53,12 +39,12 @@ fn another_constant_compiles_nothing() {
         if other == plan {
             continue;
         }
-        assert!(compiled(&engine, &plan, &sources, &options(&[])) > 0, "{name}");
+        assert!(compiled(&engine, &plan, &sources, &cpu()) > 0, "{name}");
         // Keys that are multiplied have a slot a multiple: which, is code for the factor.
         let is_for_constant = name == "sums of a number's groups";
-        let again = compiled(&engine, &other, &sources, &options(&[])) > 0;
+        let again = compiled(&engine, &other, &sources, &cpu()) > 0;
         assert_eq!(again, is_for_constant, "{name}");
-        let rows = |engine: &Engine| rows_of(&run(engine, &other, &sources, &options(&[])).batch, ordered);
+        let rows = |engine: &Engine| rows_of(&run(engine, &other, &sources, cpu()).batch, ordered);
         assert_eq!(rows(&engine), rows(&Engine::new()), "{name}");
         tried += 1;
     }
@@ -69,31 +55,21 @@ fn another_constant_compiles_nothing() {
 #[test]
 fn what_differs_in_structure_or_genome_shares_no_kernel() {
     let engine = Engine::new();
-    let sources: [Arc<dyn TableSource>; 2] = [150, 60].map(table);
+    let sources = [150, 60].map(table);
     // By key: the plan, what it was forced to, and the code.
     let mut known: HashMap<String, (String, String)> = HashMap::new();
     let mut shared = 0;
     let all = plans();
-    // A linear congruential generator is enough to mix plans and genomes.
-    let mut state = 7usize;
-    let mut below = |count: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % count.max(1)
-    };
+    let mut next = random(7);
+    let mut below = |count: usize| next() as usize % count.max(1);
     let picked = sample("structures and genomes", 0..250, 90);
     for number in 0..250 {
         let (name, plan, _) = &all[below(all.len())];
         let axes: Vec<_> = kelpie_engine::variant::axes::ALL.iter().collect();
         let axis = axes[below(axes.len())];
         let value = axis.values[below(axis.values.len())];
-        let query = Query {
-            plan: plan.clone(),
-            sources: sources.to_vec(),
-            options: QueryOptions {
-                device: [DeviceChoice::Cpu, DeviceChoice::Simt][below(2)],
-                ..options(&[(axis.name, value)])
-            },
-        };
+        let device = [DeviceChoice::Cpu, DeviceChoice::Simt][below(2)];
+        let query = query_of(plan, &sources, on(device, &[(axis.name, value)]));
         if !picked.contains(&number) {
             continue;
         }
@@ -123,12 +99,12 @@ fn what_differs_in_structure_or_genome_shares_no_kernel() {
 #[test]
 fn genomes_of_a_pipeline_stand_side_by_side_and_compile_when_they_are_used() {
     let engine = Engine::new();
-    let sources: [Arc<dyn TableSource>; 2] = [150, 60].map(table);
+    let sources = [150, 60].map(table);
     let plan =
         aggregate(filter(scan(0), 1, CompareOp::Lt, 90), &[2], &[(AggregateFunction::Count, None, false)]);
-    let genomes = [options(&[]), options(&[("p0.morsel_rows", "4096")])];
+    let genomes = [cpu(), on(DeviceChoice::Cpu, &[("p0.morsel_rows", "4096")])];
     for options in &genomes {
-        let query = Query { plan: plan.clone(), sources: sources.to_vec(), options: options.clone() };
+        let query = query_of(&plan, &sources, options);
         prepare(&engine, &query).expect("one stage");
     }
     let compiled_of = |engine: &Engine| -> Vec<Vec<bool>> {
@@ -165,7 +141,7 @@ fn another_constant_begins_with_the_sizes_that_were_needed() {
             &[3],
             &[(AggregateFunction::Count, None, false)],
         );
-        let output = run(&engine, &plan, &sources, &options(&[("group_table", "hash")]));
+        let output = run(&engine, &plan, &sources, on(DeviceChoice::Cpu, &[("group_table", "hash")]));
         (output.metrics.pipelines[0].launches, output.batch.num_rows())
     };
     // Every eleventh row has no text, and all of these are one group.

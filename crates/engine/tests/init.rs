@@ -1,28 +1,14 @@
 //! Small states become empty before the first kernel, each by a fill, all by one, or by a kernel: the same rows, run after run, by fewer
 //! operations of the device.
 
-use crate::plans::{aggregate, filter, join, rows_of, run, scan, table};
-use kelpie_compile::expr::CompareOp;
+use crate::common::*;
+use crate::plans::{aggregate, filter, join, scan, table};
 use kelpie_compile::plan::AggregateFunction::{Avg, Count, Sum};
-use kelpie_compile::plan::{JoinKind, Plan};
-use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions};
 
 const FORMS: [&str; 3] = ["each", "together", "kernel"];
 
 fn options(device: DeviceChoice, form: &str, forced: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    for (axis, value) in forced.iter().chain(&[("init", form)]) {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, variants, threads: Some(2), ..QueryOptions::default() }
-}
-
-fn devices() -> Vec<DeviceChoice> {
-    let mut all = vec![DeviceChoice::Simt];
-    if kelpie_engine::testing::has_cuda(&Engine::new()) {
-        all.push(DeviceChoice::Cuda);
-    }
-    all
+    on(device, &[forced, &[("init", form)]].concat())
 }
 
 /// Sums by two keys of few values, as TPC-H 1 has them.
@@ -46,7 +32,7 @@ fn star() -> Plan {
 fn fewer_operations_make_the_same_states_empty() {
     let sources = [table(3_000), table(4_000)];
     for (name, plan, least) in [("few groups", few_groups(), 2), ("star", star(), 4)] {
-        for device in devices() {
+        for device in devices_with_warps() {
             for table in ["direct", "hash"] {
                 let (mut expected, mut counts) = (None, Vec::new());
                 for form in FORMS {
@@ -54,7 +40,7 @@ fn fewer_operations_make_the_same_states_empty() {
                     // Again, as launches that nobody waits for.
                     for _ in 0..3 {
                         let output =
-                            run(&engine, &plan, &sources, &options(device, form, &[("group_table", table)]));
+                            run(&engine, &plan, &sources, options(device, form, &[("group_table", table)]));
                         let rows = rows_of(&output.batch, false);
                         assert_eq!(*expected.get_or_insert_with(|| rows.clone()), rows, "{name}, {form}");
                         counts.push(output.metrics.clears);
@@ -75,8 +61,8 @@ fn tables_that_grow_are_empty_again() {
     let sources = [table(20_000), table(60)];
     let plan = aggregate(scan(0), &[1, 2], &[(Sum, Some(1), false), (Count, None, false)]);
     let expected =
-        rows_of(&run(&Engine::new(), &plan, &sources, &options(DeviceChoice::Cpu, "each", &[])).batch, false);
-    for device in devices() {
+        rows_of(&run(&Engine::new(), &plan, &sources, options(DeviceChoice::Cpu, "each", &[])).batch, false);
+    for device in devices_with_warps() {
         for form in FORMS {
             for forced in [
                 [("group_table", "hash"), ("group_estimate", "none")],
@@ -84,7 +70,7 @@ fn tables_that_grow_are_empty_again() {
             ] {
                 let engine = Engine::new();
                 for _ in 0..2 {
-                    let output = run(&engine, &plan, &sources, &options(device, form, &forced));
+                    let output = run(&engine, &plan, &sources, options(device, form, &forced));
                     assert_eq!(rows_of(&output.batch, false), expected, "{device:?}, {form}, {forced:?}");
                 }
             }

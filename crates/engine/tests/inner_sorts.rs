@@ -1,37 +1,20 @@
 //! Sorts, limits and offsets inside of a plan: their rows stay on the device, whatever their types are and wherever they stand, and go to
 //! the host where memory is short.
 
+use crate::common::*;
 use crate::plans;
-
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::{covering, is_whole, sample};
-use crate::plans::{aggregate, filter, join, rows_of, run, some_plans, try_run};
-use arrow::array::*;
+use crate::plans::{aggregate, filter, join, some_plans};
 use arrow::compute::{SortColumn, SortOptions, lexsort_to_indices, take_record_batch};
-use arrow::datatypes::{Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::AggregateFunction::{Count, Max, Sum};
-use kelpie_compile::plan::{JoinKind, Plan, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, ExplainStage, MacroModel, Query, QueryError,
-    QueryMetrics, QueryOptions, TableSource,
-};
+use kelpie_compile::types::TimeUnit;
 
 /// Sorts on the device, however few rows there are.
 fn on(device: DeviceChoice) -> QueryOptions {
-    QueryOptions { device, threads: Some(2), host_sort_rows: Some(0), ..QueryOptions::default() }
+    QueryOptions { host_sort_rows: Some(0), ..crate::common::on(device, &[]) }
 }
 
 fn devices() -> Vec<QueryOptions> {
-    let mut all = vec![DeviceChoice::Cpu, DeviceChoice::Simt];
-    if kelpie_engine::testing::has_cuda(&Engine::new()) {
-        all.push(DeviceChoice::Cuda);
-    }
-    all.into_iter().map(on).collect()
+    crate::common::devices().into_iter().map(on).collect()
 }
 
 /// Every third value or so is NULL, and some of the others are `special`.
@@ -51,18 +34,16 @@ fn table(rows: usize) -> (Arc<dyn TableSource>, RecordBatch, Plan) {
             Arc::new(<$array>::from_iter((0..rows).map(|row| pick(row, $special, $other)))) as ArrayRef
         };
     }
-    let texts =
+    let long =
         ["".into(), "é".into(), "a long text, ".repeat(90), "a long text, ".repeat(90) + "ß", "\0".into()];
-    let decimals = |special: &[i128], scale: i8, by: i128| {
-        let values = (0..rows).map(|row| pick(row, special, |mixed| (mixed as i128 - 9000) * by));
-        let array = Decimal128Array::from_iter(values).with_precision_and_scale(38, scale);
-        Arc::new(array.expect("a decimal")) as ArrayRef
+    let wide = |special: &[i128], scale: i8, by: i128| {
+        decimals((0..rows).map(|row| pick(row, special, |mixed| (mixed as i128 - 9000) * by)), 38, scale)
     };
     let most = 10i128.pow(38) - 1;
     let time = DataType::Timestamp { unit: TimeUnit::Millisecond, timezone: None };
     let decimal = |scale| DataType::Decimal128 { precision: 38, scale };
-    let columns: Vec<(&str, DataType, ArrayRef)> = vec![
-        ("id", DataType::Int64, Arc::new(Int64Array::from_iter_values(0..rows as i64))),
+    let columns: Vec<(&'static str, DataType, ArrayRef)> = vec![
+        ("id", DataType::Int64, longs(0..rows as i64)),
         ("bool", DataType::Boolean, column!(BooleanArray, &[true], |mixed| mixed % 2 == 0)),
         ("i8", DataType::Int8, column!(Int8Array, &[i8::MIN, i8::MAX], |mixed| mixed as i8)),
         ("i32", DataType::Int32, column!(Int32Array, &[i32::MIN, i32::MAX], |mixed| mixed as i32)),
@@ -76,46 +57,26 @@ fn table(rows: usize) -> (Arc<dyn TableSource>, RecordBatch, Plan) {
             DataType::Float64,
             column!(Float64Array, &[-f64::NAN, -0.0, 0.0], |mixed| mixed as f64 / 7.0),
         ),
-        ("wide", decimal(0), decimals(&[most, -most, 0], 0, 1 << 60)),
-        ("money", decimal(2), decimals(&[0, -1], 2, 1)),
+        ("wide", decimal(0), wide(&[most, -most, 0], 0, 1 << 60)),
+        ("money", decimal(2), wide(&[0, -1], 2, 1)),
         ("date", DataType::Date32, column!(Date32Array, &[i32::MIN, i32::MAX], |mixed| mixed as i32 % 9000)),
         ("time", time, column!(TimestampMillisecondArray, &[i64::MIN, -1], |mixed| mixed as i64)),
-        ("raw", DataType::Utf8, column!(StringArray, &texts, |mixed| format!("text ü {mixed}"))),
-        ("few", DataType::Utf8, column!(StringArray, &texts[..2], |mixed| format!("few {}", mixed % 9))),
-        ("none", DataType::Int32, Arc::new(Int32Array::from_iter((0..rows).map(|_| None)))),
-        (
-            "all",
-            DataType::Utf8,
-            Arc::new(StringArray::from_iter_values((0..rows).map(|row| format!("{row:x}")))),
-        ),
+        ("raw", DataType::Utf8, column!(StringArray, &long, |mixed| format!("text ü {mixed}"))),
+        ("few", DataType::Utf8, column!(StringArray, &long[..2], |mixed| format!("few {}", mixed % 9))),
+        ("none", DataType::Int32, maybe_ints((0..rows).map(|_| None))),
+        ("all", DataType::Utf8, texts((0..rows).map(|row| format!("{row:x}")))),
     ];
-    let (mut fields, mut schema, mut arrays) = (Vec::new(), Vec::new(), Vec::new());
-    for (name, data_type, array) in columns {
-        let nullable = !["id", "all"].contains(&name);
-        schema.push(ArrowField::new(name, array.data_type().clone(), nullable));
-        fields.push(Field { name: name.into(), data_type, nullable });
-        arrays.push(array);
-    }
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(schema)), arrays).expect("a batch");
-    let columns = (0..fields.len()).collect();
-    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields });
-    (Arc::new(Table(vec![batch.clone()])), batch, scan)
-}
-
-fn column(plan: &Plan, index: usize) -> Expr {
-    let field = &plan.fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
+    let with_nulls = |(name, data_type, array)| (name, data_type, !["id", "all"].contains(&name), array);
+    let (table, scan) = scanned(columns.into_iter().map(with_nulls).collect());
+    let batch = table.0[0].clone();
+    (table, batch, scan)
 }
 
 /// By some column, descending or with NULLs first, and then by the row's number.
 fn sort(input: &Plan, (index, descending, nulls_first): (usize, bool, bool), fetch: Option<usize>) -> Plan {
-    let first = SortKey { expr: column(input, index), descending, nulls_first };
-    let second = SortKey { expr: column(input, 0), descending: false, nulls_first: false };
-    Plan::Sort { input: Box::new(input.clone()), keys: vec![first, second], fetch }
-}
-
-fn limit(input: Plan, skip: usize, fetch: Option<usize>) -> Plan {
-    Plan::Limit { input: Box::new(input), skip, fetch }
+    let first = sort_key(column(input, index), descending, nulls_first);
+    let second = sort_key(column(input, 0), false, false);
+    sorted(input.clone(), vec![first, second], fetch)
 }
 
 /// The rows of a plan, by a stage around it.
@@ -220,8 +181,8 @@ fn shapes(scan: &Plan) -> Vec<(&'static str, Plan)> {
         let (a, b) = (Box::new(column(scan, 0)), Box::new(column(scan, 0)));
         let kind = ExprKind::Arithmetic(ArithmeticOp::Add, a, b);
         let expr = Expr { kind, data_type: DataType::Int64, nullable: false };
-        let key = SortKey { expr, descending: true, nulls_first: false };
-        Plan::Sort { input: Box::new(scan.clone()), keys: vec![key], fetch: Some(50) }
+        let key = sort_key(expr, true, false);
+        sorted(scan.clone(), vec![key], Some(50))
     };
     let counts = [(Count, None, false), (Sum, Some(0), false), (Max, Some(14), false)];
     vec![
@@ -295,7 +256,7 @@ fn no_row_of_an_inner_sort_comes_to_the_host() {
     let counted = |input: Plan| aggregate(input, &[], &[(Count, None, false), (Count, Some(14), false)]);
     let plan = counted(sort(&scan, (5, false, true), Some(4000)));
     for options in devices() {
-        let alone = run(&Engine::new(), &counted(scan.clone()), &sources, &options).metrics;
+        let alone = run(&Engine::new(), counted(scan.clone()), &sources, &options).metrics;
         let QueryMetrics { output_bytes, transfer_bytes, kept_rows, .. } =
             run(&Engine::new(), &plan, &sources, &options).metrics;
         assert_eq!(kept_rows, 4000);
@@ -382,10 +343,9 @@ fn whatever_makes_the_rows() {
         devices().into_iter().map(|options| (Engine::new(), options)).collect();
     for (name, plan, _) in some_plans("whatever makes rows", 30) {
         // In an order of all columns, so that those that are wanted are the same everywhere.
-        let key =
-            |index| SortKey { expr: column(&plan, index), descending: index % 2 == 1, nulls_first: false };
+        let key = |index| sort_key(column(&plan, index), index % 2 == 1, false);
         let keys = (0..plan.fields().len()).map(key).collect();
-        let inner = limit(Plan::Sort { input: Box::new(plan.clone()), keys, fetch: Some(40) }, 2, None);
+        let inner = limit(sorted(plan.clone(), keys, Some(40)), 2, None);
         let plan = aggregate(inner, &[0], &[(Count, None, false)]);
         let expected = rows_of(&run(&Engine::new(), &plan, &sources, &host).batch, false);
         for (engine, options) in &engines {
@@ -399,7 +359,7 @@ fn whatever_makes_the_rows() {
 fn errors_and_cancellations_are_those_of_the_query() {
     let (source, _, scan) = table(600);
     let sources = [source];
-    let zero = Box::new(Expr::literal(Literal::Int(0), DataType::Int64));
+    let zero = Box::new(int(0));
     let kind = ExprKind::Arithmetic(ArithmeticOp::Divide, Box::new(column(&scan, 0)), zero);
     let exprs = vec![Expr { kind, data_type: DataType::Int64, nullable: false }];
     let quotients = Plan::Project { input: Box::new(scan.clone()), exprs, names: vec!["q".into()] };

@@ -1,33 +1,19 @@
 //! Joins whose rows come in parts give the rows of a nested loop, or those of the join without parts: every kind and form of index, NULL
 //! keys, duplicates, skew, parts that flow over, empty sides, several joins in one pipeline, blocks of rows.
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and, sizes};
-use crate::sides::{Condition, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
-use kelpie_compile::expr::{Expr, ExprKind};
-use kelpie_compile::plan::{Join, JoinKind, Plan};
-use kelpie_compile::types::DataType;
-use kelpie_engine::testing::gpu;
-use kelpie_engine::{
-    Batches, CancelToken, DeviceChoice, Engine, Forced, MacroModel, MicroModel, Query, QueryOptions,
-    QueryOutput,
-};
+use crate::common::*;
+use crate::sides::{Condition, Row, Spread, batch, column, expected, plan, rows, scan, table};
+use kelpie_engine::Batches;
 
 /// A device with rows in so many parts; whether those of the build side too; and what else is forced.
 fn options(
-    (device, simt_lanes): (DeviceChoice, u32),
+    device: (DeviceChoice, u32),
     (parts, build): (&str, &str),
     others: &[(&str, &str)],
 ) -> QueryOptions {
-    let mut variants = Forced::default();
     // Few codes of texts have fewer parts than are asked for.
-    let axes = [("join_parts", parts), ("build_parts", build), ("text_join", "texts")];
-    for (axis, value) in axes.iter().chain(others) {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, simt_lanes, threads: Some(2), variants, ..QueryOptions::default() }
+    let forced = [("join_parts", parts), ("build_parts", build), ("text_join", "texts")];
+    on_lanes(device, &[&forced, others].concat())
 }
 
 /// A CPU, and warps of several widths.
@@ -38,17 +24,15 @@ const LAYOUTS: [(&str, &str); 2] = [("part_layout", "shares"), ("part_layout", "
 const PARTS: [(&str, &str); 5] = [("16", "on"), ("64", "off"), ("1024", "on"), ("64", "on"), ("16", "off")];
 
 fn output(engine: &Engine, plan: Plan, sides: &[&[Row]], options: QueryOptions) -> QueryOutput {
-    let sources = sides.iter().map(|rows| table(rows)).collect();
-    engine.execute(&Query { plan, sources, options }, &CancelToken::default()).expect("the join runs")
+    let sources: Vec<_> = sides.iter().map(|rows| table(rows)).collect();
+    run(engine, plan, &sources, options)
 }
 
 /// The same for the second time, when it is known whether keys are unique: no pipeline has run in vain.
 fn second_output(engine: &Engine, plan: Plan, sides: &[&[Row]], options: QueryOptions) -> QueryOutput {
-    let sources = sides.iter().map(|rows| table(rows)).collect();
-    let query = Query { plan, sources, options };
-    let run = || engine.execute(&query, &CancelToken::default()).expect("the join runs");
-    run();
-    run()
+    let sources: Vec<_> = sides.iter().map(|rows| table(rows)).collect();
+    run(engine, &plan, &sources, &options);
+    run(engine, plan, &sources, options)
 }
 
 /// How often rows are brought into parts.
@@ -61,7 +45,6 @@ fn on(keys: &'static [usize]) -> Condition {
     Condition { keys, residual: false, null_equal: false }
 }
 
-/// Each set of sides, condition and kind on a CPU in all ways, and on one interpreter in one, which take turns.
 /// All of them, and a GPU where there is one.
 fn devices() -> impl Iterator<Item = (DeviceChoice, u32)> {
     DEVICES.into_iter().chain(gpu().map(|device| (device, 32)))
@@ -112,7 +95,7 @@ fn every_kind_equals_a_nested_loop() {
         let expected = expected(kind, condition, build, probe);
         let got = output(&engine, plan(kind, condition, false), &[build, probe], options.clone());
         let what = format!("{kind:?} {condition:?} {:?} {options:?}", (build.len(), probe.len()));
-        assert_eq!(rows_of(&got.batch), expected, "{what}");
+        assert_eq!(rows_of(&got.batch, false), expected, "{what}");
     }
 }
 
@@ -149,7 +132,11 @@ fn forms_of_the_index() {
         let (build, probe) = if is_unique { (&dense, &twice) } else { (&twice, &dense) };
         let sides: [&[Row]; 2] = [build, probe];
         let got = second_output(&engine, plan(kind, on(&[0]), false), &sides, options.clone());
-        assert_eq!(rows_of(&got.batch), expected(kind, on(&[0]), build, probe), "{kind:?} {options:?}");
+        assert_eq!(
+            rows_of(&got.batch, false),
+            expected(kind, on(&[0]), build, probe),
+            "{kind:?} {options:?}"
+        );
         // A dense range has as many parts as powers of two leave it.
         let names: Vec<_> = got.metrics.pipelines.iter().map(|p| p.name.clone()).collect();
         assert_eq!(names.iter().filter(|name| name.contains("into ")).count(), 2, "{names:?}");
@@ -193,17 +180,7 @@ fn times_in_parts_of_any(output: &QueryOutput) -> usize {
 
 /// The rows of two joins in one pipeline, both of which look up the first key of the last table's rows.
 fn twice(first: JoinKind, second: JoinKind) -> Plan {
-    let join = |build, probe, kind, keys| {
-        Plan::Join(Box::new(Join {
-            build,
-            probe,
-            kind,
-            keys,
-            residual: None,
-            null_equal: false,
-            null_aware: false,
-        }))
-    };
+    let join = |build, probe, kind, keys| Plan::Join(Box::new(join_of(kind, build, probe, keys)));
     // The columns of an inner join are the build side's, then the probe side's.
     let offset = |kind: JoinKind| if kind == JoinKind::ProbeSemi { 0 } else { 4 };
     let inner = join(scan(1), scan(2), first, vec![(column(0), column(0))]);
@@ -235,7 +212,11 @@ fn joins_in_one_pipeline() {
         {
             let options = options(device, parts, &[layout]);
             let got = output(&engine, twice(first, second), &sides, options.clone());
-            assert_eq!(rows_of(&got.batch), rows_of(&plain.batch), "{first:?} {second:?} {options:?}");
+            assert_eq!(
+                rows_of(&got.batch, false),
+                rows_of(&plain.batch, false),
+                "{first:?} {second:?} {options:?}"
+            );
             let times = if parts.1 == "on" { 4 } else { 2 };
             assert_eq!(times_in_parts_of_any(&got), times, "{options:?}");
             let counted = if layout == LAYOUTS[1] { times } else { 0 };
@@ -285,7 +266,7 @@ fn larger_sides() {
         let (build, probe) = &sides[number];
         let run = |options: &QueryOptions| {
             let got = output(&engine, plan(kind, condition, false), &[build, probe], options.clone());
-            rows_of(&got.batch)
+            rows_of(&got.batch, false)
         };
         let expected = run(&options(DEVICES[0], ("1", "off"), &[]));
         for _ in 0..2 {
@@ -306,7 +287,11 @@ fn a_key_on_all_rows() {
                 let options = options(device, parts, &[layout]);
                 let sides: [&[Row]; 2] = [&build, &probe];
                 let got = second_output(&engine, plan(kind, on(&[0, 1]), false), &sides, options.clone());
-                assert_eq!(rows_of(&got.batch), expected(kind, on(&[0, 1]), &build, &probe), "{options:?}");
+                assert_eq!(
+                    rows_of(&got.batch, false),
+                    expected(kind, on(&[0, 1]), &build, &probe),
+                    "{options:?}"
+                );
                 assert_eq!(times_in_parts(&got, parts.0), if parts.1 == "on" { 2 } else { 1 });
             }
         }
@@ -342,9 +327,8 @@ fn models_and_blocks() {
         facets_and(options, &[kind, keys, &(options.micro_model, options.macro_model)])
     }) {
         let run = |options: QueryOptions| {
-            let query = Query { plan: plan(kind, on(keys), false), sources: sources(), options };
-            let got = engine.execute(&query, &CancelToken::default()).expect("the join runs");
-            (rows_of(&got.batch), times_in_parts(&got, "64"))
+            let got = crate::common::run(&engine, plan(kind, on(keys), false), &sources(), options);
+            (rows_of(&got.batch, false), times_in_parts(&got, "64"))
         };
         let (expected, _) = run(options(DEVICES[0], ("1", "off"), &[]));
         let what = format!("{kind:?} {keys:?} {forced:?}");
@@ -363,7 +347,7 @@ fn counted_parts_of_blocks() {
     for kind in [JoinKind::BuildAnti, JoinKind::FullOuter, JoinKind::ProbeSemi] {
         let run = |options: QueryOptions| {
             let got = output(&engine, plan(kind, on, false), &[&build, &probe], options);
-            (rows_of(&got.batch), times_in_parts(&got, "64"), times_counted(&got))
+            (rows_of(&got.batch, false), times_in_parts(&got, "64"), times_counted(&got))
         };
         let (expected, ..) = run(options(DEVICES[0], ("1", "off"), &[]));
         let devices =
@@ -387,27 +371,13 @@ fn counted_parts_of_blocks() {
 fn an_empty_build_side() {
     use JoinKind::*;
     let engine = Engine::new();
-    let key = Expr {
-        kind: ExprKind::Cast { input: Box::new(column(1)), safe: false },
-        data_type: DataType::Int64,
-        nullable: true,
-    };
+    let key = cast(column(1), DataType::Int64);
     let (none, bad) = (rows(0, Spread::Dense, 0), vec![(Some(1), Some("ключ".to_string()), 1)]);
     for kind in JoinKind::ALL {
-        let join = Plan::Join(Box::new(Join {
-            build: scan(0),
-            probe: scan(1),
-            kind,
-            keys: vec![(column(0), key.clone())],
-            residual: None,
-            null_equal: false,
-            null_aware: false,
-        }));
+        let join = Plan::Join(Box::new(join_of(kind, scan(0), scan(1), vec![(column(0), key.clone())])));
         for device in [DEVICES[0], DEVICES[2]] {
-            let sources = [&none, &bad].map(|rows| table(rows)).to_vec();
-            let options = options(device, ("16", "on"), &[LAYOUTS[1]]);
-            let query = Query { plan: join.clone(), sources, options };
-            let got = engine.execute(&query, &CancelToken::default());
+            let sources = [&none, &bad].map(|rows| table(rows));
+            let got = try_run(&engine, &join, &sources, options(device, ("16", "on"), &[LAYOUTS[1]]));
             let fails = matches!(kind, ProbeOuter | FullOuter | ProbeAnti | ProbeMark);
             assert_eq!(got.is_err(), fails, "{kind:?} {device:?}");
         }
@@ -425,7 +395,7 @@ fn places_of_rows_in_parts_are_counted() {
             for layout in LAYOUTS {
                 let options = options(device, ("16", "on"), &[("count_places", "on"), layout]);
                 let got = output(&engine, plan(kind, on(&[0]), false), &[&build, &probe], options);
-                assert_eq!(rows_of(&got.batch), expected, "{kind:?} {device:?} {layout:?}");
+                assert_eq!(rows_of(&got.batch, false), expected, "{kind:?} {device:?} {layout:?}");
             }
         }
     }
@@ -471,12 +441,12 @@ fn results_in_blocks_and_little_memory() {
     for (number, kind, (parts, layout)) in cases {
         let (device, build, probe) = &sides[number];
         let rows = |options: QueryOptions, device_bytes: Option<u64>| {
-            let sources = [build, probe].map(|rows| table(rows)).to_vec();
-            let query = Query { plan: plan(kind, on(&[0]), false), sources, options };
+            let sources = [build, probe].map(|rows| table(rows));
+            let query = query_of(plan(kind, on(&[0]), false), &sources, options);
             let device_bytes = device_bytes.unwrap_or(Batches::default().device_bytes);
             let (batches, mut all) = (Batches { device_bytes, ..Batches::default() }, Vec::new());
             let mut receive = |batch| {
-                all.extend(rows_of(&batch));
+                all.extend(rows_of(&batch, false));
                 Ok(())
             };
             let outcome = engine.stream(&query, batches, &CancelToken::default(), &mut receive);

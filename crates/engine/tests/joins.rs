@@ -1,34 +1,16 @@
 //! Joins of every kind against a nested loop: keys × NULLs × duplicates × residual conditions × empty sides, on the
 //! CPU and on the interpreter.
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::covering;
-use crate::sides::{Condition, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{Expr, ExprKind};
-use kelpie_compile::plan::{Join, JoinKind, Plan};
-use kelpie_compile::types::DataType;
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, ExplainStage, Forced, MicroModel, Query, QueryOptions,
-};
+use crate::common::*;
+use crate::sides::{Condition, Row, Spread, batch, column, expected, plan, rows, scan, table};
 
 /// The sides of joins stay as they are written.
 fn options(device: DeviceChoice) -> QueryOptions {
-    let mut variants = Forced::default();
-    variants.set("build_side", "written").expect("an axis and its value");
-    let micro_model = MicroModel::Resolution;
-    QueryOptions { device, threads: Some(2), micro_model, variants, ..QueryOptions::default() }
+    QueryOptions { micro_model: MicroModel::Resolution, ..on(device, &[("build_side", "written")]) }
 }
 
 fn run(engine: &Engine, plan: Plan, sides: [&[Row]; 2], device: DeviceChoice) -> Vec<String> {
-    let query = Query { plan, sources: sides.map(table).to_vec(), options: options(device) };
-    rows_of(&engine.execute(&query, &CancelToken::default()).expect("the join runs").batch)
-}
-
-fn has_gpu(engine: &Engine) -> bool {
-    kelpie_engine::testing::has_cuda(engine)
+    crate::common::rows(engine, plan, &sides.map(table), options(device))
 }
 
 #[test]
@@ -54,7 +36,7 @@ fn every_kind_equals_a_nested_loop() {
     for number in 0..sides.len() {
         let mut devices = vec![DeviceChoice::Cpu, DeviceChoice::Simt];
         // Each plan costs NVRTC a tenth of a second.
-        if has_gpu(&engine) && [3, 7, 9].contains(&number) {
+        if gpu().is_some() && [3, 7, 9].contains(&number) {
             devices.push(DeviceChoice::Cuda);
         }
         for keys in key_sets {
@@ -136,9 +118,8 @@ fn forms_of_the_index() {
     ] {
         for (device, many) in [(DeviceChoice::Cpu, "chains"), (DeviceChoice::Simt, "buckets")] {
             let form = form.replace("many", many);
-            let sources = [build, &sparse].map(|rows| table(rows)).to_vec();
-            let plan = plan(kind, condition(residual), false);
-            let query = Query { plan, sources, options: options(device) };
+            let sources = [build, &sparse].map(|rows| table(rows));
+            let query = query_of(plan(kind, condition(residual), false), &sources, options(device));
             // What was found of the data is known afterwards.
             engine.execute(&query, &CancelToken::default()).expect("the join runs");
             let names = engine.explain(&query, ExplainStage::Pipelines).expect("an explanation");
@@ -161,7 +142,7 @@ fn a_key_on_very_many_rows() {
         vec![(Some(key), None, 1), (Some(key + 7), None, 1), (Some(key - 1), None, 1), (None, None, 1)]
     };
     let condition = Condition { keys: &[0], residual: false, null_equal: false };
-    let gpu = has_gpu(&engine).then_some((DeviceChoice::Cuda, 70_000));
+    let gpu = gpu().map(|device| (device, 70_000));
     let devices = [(DeviceChoice::Cpu, 70_000), (DeviceChoice::Simt, 600)];
     for (device, count) in devices.into_iter().chain(gpu) {
         // Dense keys, and keys with another far away.
@@ -197,46 +178,27 @@ fn a_key_on_very_many_rows() {
 fn an_empty_build_side() {
     use JoinKind::*;
     let engine = Engine::new();
-    let cast = |text: Expr| Expr {
-        kind: ExprKind::Cast { input: Box::new(text), safe: false },
-        data_type: DataType::Int64,
-        nullable: true,
-    };
+    let cast = |text: Expr| cast(text, DataType::Int64);
     // The cast stands in the key, or below an aggregation: in the pipeline of the join, or in one before it.
     for is_below in [false, true] {
         for kind in JoinKind::ALL {
             let skips = !matches!(kind, ProbeOuter | FullOuter | ProbeAnti | ProbeMark);
             let probe = match is_below {
                 false => scan(1),
-                true => Plan::Aggregate {
-                    input: Box::new(scan(1)),
-                    keys: vec![cast(column(1)), column(1), column(2), column(3)],
-                    aggregates: Vec::new(),
-                    names: ["k", "t", "v", "w"].map(str::to_string).to_vec(),
-                },
+                true => {
+                    groups_of(scan(1), vec![cast(column(1)), column(1), column(2), column(3)], Vec::new())
+                }
             };
             let key = if is_below { column(0) } else { cast(column(1)) };
             let join = |build| {
-                Plan::Join(Box::new(Join {
-                    build,
-                    probe: probe.clone(),
-                    kind,
-                    keys: vec![(column(0), key.clone())],
-                    residual: None,
-                    null_equal: false,
-                    null_aware: false,
-                }))
+                Plan::Join(Box::new(join_of(kind, build, probe.clone(), vec![(column(0), key.clone())])))
             };
             let (some, bad) = (rows(3, Spread::Dense, 0), vec![(Some(1), Some("ключ".to_string()), 1)]);
             for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
                 for (build, fails) in [(&[][..], !skips), (some.as_slice(), true)] {
-                    let query = Query {
-                        plan: join(scan(0)),
-                        sources: [build, &bad].map(table).to_vec(),
-                        options: options(device),
-                    };
-                    let got = engine.execute(&query, &CancelToken::default());
-                    let rows = got.as_ref().ok().map(|output| output.batch.num_rows());
+                    let sources = [build, &bad].map(table);
+                    let got = try_run(&engine, join(scan(0)), &sources, options(device));
+                    let rows = got.ok().map(|output| output.batch.num_rows());
                     let expected = if fails { None } else { Some(0) };
                     assert_eq!(rows, expected, "{kind:?} {device:?} {} {is_below}", build.len());
                 }
@@ -264,12 +226,9 @@ fn parts_between_others_are_left_out() {
         let build: Vec<Row> = keys.map(|key| (Some(key), None, 2)).to_vec();
         let table_of_parts = Table(order.map(|index| parts[index].clone()).to_vec());
         let rows = order.iter().flat_map(|index| keys.map(|key| (key / ROWS) as usize == *index));
-        let query = Query {
-            plan: plan(JoinKind::Inner, condition, false),
-            sources: vec![table(&build), Arc::new(table_of_parts)],
-            options: options(DeviceChoice::Cpu),
-        };
-        let output = engine.execute(&query, &CancelToken::default()).expect("the join runs");
+        let sources: [Arc<dyn TableSource>; 2] = [table(&build), Arc::new(table_of_parts)];
+        let plan = plan(JoinKind::Inner, condition, false);
+        let output = crate::common::run(&engine, plan, &sources, options(DeviceChoice::Cpu));
         assert_eq!(output.batch.num_rows(), rows.filter(|is_match| *is_match).count(), "{order:?}");
         let probe = output.metrics.pipelines.last().expect("a pipeline");
         assert_eq!((probe.rows_in, probe.launches), (kept * ROWS as u64, launches), "{order:?} {keys:?}");

@@ -1,19 +1,9 @@
 //! Keys of a grouping that have few values each and many together: a sample of the same rows of each column tells how many.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use crate::common::Table;
-use crate::common::cases::covering;
-use crate::plans::{aggregate, filter, project, rows_of, run};
-use arrow::array::{ArrayRef, Int64Array, StringArray};
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::CompareOp;
-use kelpie_compile::plan::{AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, ExplainStage, Forced, Query, QueryOptions, TableSource,
-};
+use crate::common::*;
+use crate::plans::{aggregate, filter, project};
 
 /// So many that columns are looked at.
 const ROWS: i64 = 400_000;
@@ -30,52 +20,43 @@ fn sent(row: i64) -> i64 {
     mixed(row).rem_euclid(2_500)
 }
 
+const COLUMNS: [Column; 6] = [
+    ("sent", DataType::Int64, false),
+    ("arrived", DataType::Int64, false),
+    ("twice", DataType::Int64, false),
+    ("ordered", DataType::Int64, false),
+    ("value", DataType::Int64, false),
+    ("text", DataType::Utf8, false),
+];
+
 /// The table of all tests.
 static TABLE: LazyLock<Arc<Table>> = LazyLock::new(table);
 
 /// `sent`, some days later `arrived`, one of 900 texts, what follows from `sent`, `sent` in the order of the rows, and a number.
 fn table() -> Arc<Table> {
-    let integer = |name: &str| ArrowField::new(name, ArrowType::Int64, false);
-    let fields = ["sent", "arrived", "twice", "ordered", "value"].map(integer).to_vec();
-    let text = ArrowField::new("text", ArrowType::Utf8, false);
-    let schema = Arc::new(Schema::new([fields, vec![text]].concat()));
     let batch = |first: i64| {
         let rows = first..(first + (1 << 13)).min(ROWS);
-        let integers = |value: fn(i64) -> i64| -> ArrayRef {
-            Arc::new(Int64Array::from_iter_values(rows.clone().map(value)))
-        };
+        let integers = |value: fn(i64) -> i64| -> ArrayRef { longs(rows.clone().map(value)) };
         let columns = vec![
             integers(sent),
             integers(|row| sent(row) + mixed(row + ROWS).rem_euclid(20)),
             integers(|row| 2 * sent(row)),
             integers(|row| row / 160),
             integers(|row| row),
-            Arc::new(StringArray::from_iter_values(
-                rows.clone().map(|row| format!("text {}", mixed(row + 2 * ROWS).rem_euclid(900))),
-            )),
+            texts(rows.clone().map(|row| format!("text {}", mixed(row + 2 * ROWS).rem_euclid(900)))),
         ];
-        RecordBatch::try_new(Arc::clone(&schema), columns).expect("a batch")
+        batch_of(&COLUMNS, columns)
     };
     Arc::new(Table((0..ROWS).step_by(1 << 13).map(batch).collect()))
 }
 
 fn scan() -> Plan {
-    let field = |name: &str, data_type| Field { name: name.into(), data_type, nullable: false };
-    let integers = ["sent", "arrived", "twice", "ordered", "value"].map(|name| field(name, DataType::Int64));
-    let fields = integers.into_iter().chain([field("text", DataType::Utf8)]).collect();
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..6).collect(), fields })
-}
-
-fn options(forced: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    forced.iter().for_each(|(axis, value)| variants.set(axis, value).expect("an axis and its value"));
-    QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), variants, ..QueryOptions::default() }
+    scan_of(0, &COLUMNS)
 }
 
 #[test]
 fn keys_with_many_combinations_come_in_parts() {
     let engine = Engine::new();
-    let sources = [TABLE.clone() as Arc<dyn TableSource>];
     let functions = [(AggregateFunction::Count, None, false), (AggregateFunction::Sum, Some(4), false)];
     let grouped = |input: Plan, keys: &[usize]| aggregate(input, keys, &functions);
     // By columns 0, 1, …, of which the last is of no use.
@@ -91,10 +72,10 @@ fn keys_with_many_combinations_come_in_parts() {
         ("one alone", grouped(projected, &[1]), false),
     ];
     for (name, plan, in_parts) in covering("combinations", cases, 4, |(.., in_parts)| vec![*in_parts]) {
-        let expected = run(&engine, &plan, &sources, &options(&[("group_parts", "1")]));
+        let expected = run(&engine, &plan, &*TABLE, on(DeviceChoice::Cpu, &[("group_parts", "1")]));
         // The second run knows the columns.
         for _ in 0..2 {
-            let output = run(&engine, &plan, &sources, &options(&[]));
+            let output = run(&engine, &plan, &*TABLE, on(DeviceChoice::Cpu, &[]));
             assert_eq!(rows_of(&output.batch, false), rows_of(&expected.batch, false), "{name}");
             let choice = output.metrics.choices().find(|choice| choice.axis.name == "group_parts");
             assert_eq!(choice.is_some_and(|choice| choice.value != "1"), in_parts, "{name}: {choice:?}");
@@ -108,7 +89,7 @@ fn estimates_stand_before_reasons() {
     let functions = [(AggregateFunction::Count, None, false)];
     let plan = aggregate(scan(), &[0, 1], &functions);
     for (forced, reason) in [(&[][..], "a worker"), (&[("group_parts", "1")][..], "forced")] {
-        let query = Query { plan: plan.clone(), sources: vec![TABLE.clone()], options: options(forced) };
+        let query = query_of(&plan, &*TABLE, on(DeviceChoice::Cpu, forced));
         let output = engine.execute(&query, &CancelToken::default()).expect("it runs");
         let choice = output.metrics.choices().find(|choice| choice.axis.name == "group_parts");
         let estimate = choice.and_then(|choice| choice.estimate.clone()).expect("an estimate");

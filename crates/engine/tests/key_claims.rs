@@ -1,55 +1,24 @@
 //! Keys of groups that are wider than a word: a slot is claimed for them under a latch or word by word, and both give the groups of a
 //! plain evaluation, whatever the keys are; and where a table has sums apart from keys.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::Expr;
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, Forced, MicroModel, Query, QueryOptions, ShapeChoices,
-};
+use crate::common::*;
 
 const ROWS: usize = 3_000;
 
-fn fields() -> Vec<Field> {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    vec![
-        field("wide", DataType::Int64, false),
-        field("null", DataType::Int64, true),
-        field("float", DataType::Float64, true),
-        field("decimal", DataType::Decimal128 { precision: 38, scale: 0 }, false),
-        field("half", DataType::Float32, false),
-        field("small", DataType::Int32, true),
-        field("flag", DataType::Boolean, true),
-        field("value", DataType::Int64, false),
-        field("text", DataType::Utf8, true),
-    ]
-}
+const COLUMNS: [Column; 9] = [
+    ("wide", DataType::Int64, false),
+    ("null", DataType::Int64, true),
+    ("float", DataType::Float64, true),
+    ("decimal", DataType::Decimal128 { precision: 38, scale: 0 }, false),
+    ("half", DataType::Float32, false),
+    ("small", DataType::Int32, true),
+    ("flag", DataType::Boolean, true),
+    ("value", DataType::Int64, false),
+    ("text", DataType::Utf8, true),
+];
 
 /// Values that begin alike, extremes, zeros of both signs, NaN, and NULLs.
 fn table() -> Arc<Table> {
-    let types = [
-        ArrowType::Int64,
-        ArrowType::Int64,
-        ArrowType::Float64,
-        ArrowType::Decimal128(38, 0),
-        ArrowType::Float32,
-        ArrowType::Int32,
-        ArrowType::Boolean,
-        ArrowType::Int64,
-        ArrowType::Utf8,
-    ];
-    let all = fields().into_iter().zip(types);
-    let schema: Vec<_> =
-        all.map(|(field, data_type)| ArrowField::new(field.name, data_type, field.nullable)).collect();
     let rows = || 0..ROWS;
     let wide = |row: usize| [i64::MIN, i64::MAX, 0, -1, 1, 1 << 62][row % 6];
     let floats = [0.0, -0.0, f64::NAN, f64::INFINITY, 1.5, -1.5, f64::MIN_POSITIVE];
@@ -60,54 +29,32 @@ fn table() -> Arc<Table> {
         3 => 1 << 64,
         _ => -1,
     };
-    let decimals = Decimal128Array::from_iter_values(rows().map(|row| decimal(row / 2)));
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(rows().map(wide))),
-        Arc::new(Int64Array::from_iter(rows().map(|row| (row % 4 > 0).then(|| wide(row / 7))))),
+        longs(rows().map(wide)),
+        maybe_longs(rows().map(|row| (row % 4 > 0).then(|| wide(row / 7)))),
         Arc::new(Float64Array::from_iter(rows().map(|row| (row % 9 > 0).then(|| floats[row / 3 % 7])))),
-        Arc::new(decimals.with_precision_and_scale(38, 0).expect("a decimal")),
+        decimals(rows().map(|row| decimal(row / 2)), 38, 0),
         Arc::new(Float32Array::from_iter_values(rows().map(|row| floats[row % 7] as f32))),
-        Arc::new(Int32Array::from_iter(rows().map(|row| (row % 11 > 0).then_some(row as i32 * 1000)))),
+        maybe_ints(rows().map(|row| (row % 11 > 0).then_some(row as i32 * 1000))),
         Arc::new(BooleanArray::from_iter(rows().map(|row| (row % 3 > 0).then_some(row % 2 == 0)))),
-        Arc::new(Int64Array::from_iter_values(rows().map(|row| row as i64 * 7919 % 1000))),
-        Arc::new(StringArray::from_iter(rows().map(|row| (row % 13 > 0).then(|| format!("t{}", row % 40))))),
+        longs(rows().map(|row| row as i64 * 7919 % 1000)),
+        maybe_texts(rows().map(|row| (row % 13 > 0).then(|| format!("t{}", row % 40)))),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(Schema::new(schema)), columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
-fn plan(keys: &[usize], distinct: bool) -> Plan {
-    let fields = fields();
-    let column = |index: usize| Expr::column(index, fields[index].data_type.clone(), fields[index].nullable);
-    let aggregate = |function, argument: Option<usize>, distinct| Aggregate {
-        function,
-        argument: argument.map(column),
-        distinct,
-        field: Field { name: "a".into(), data_type: DataType::Int64, nullable: true },
-    };
-    let mut aggregates = vec![
-        aggregate(AggregateFunction::Count, None, false),
-        aggregate(AggregateFunction::Sum, Some(7), false),
-    ];
-    if distinct {
-        aggregates.push(aggregate(AggregateFunction::Count, Some(1), true));
-    }
-    let scan =
-        Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields: fields.clone() };
-    let names = vec![String::new(); keys.len() + aggregates.len()];
-    let keys = keys.iter().copied().map(column).collect();
-    Plan::Aggregate { input: Box::new(Plan::Scan(scan)), keys, aggregates, names }
+fn plan(keys: &[usize], is_distinct: bool) -> Plan {
+    let column = |index: usize| column_of(&COLUMNS, index);
+    let mut aggregates =
+        vec![of_longs(AggregateFunction::Count, None), of_longs(AggregateFunction::Sum, Some(column(7)))];
+    aggregates.extend(is_distinct.then(|| distinct(of_longs(AggregateFunction::Count, Some(column(1))))));
+    groups_of(scan_of(0, &COLUMNS), keys.iter().copied().map(column).collect(), aggregates)
 }
 
 /// A key as text: both zeros are one.
 fn text(array: &ArrayRef, row: usize) -> String {
-    let text = array_value_to_string(array, row).expect("a value");
-    if array.is_null(row) {
-        "NULL".into()
-    } else if text == "-0.0" {
-        "0.0".into()
-    } else {
-        text
-    }
+    let text = cell(array, row);
+    if text == "-0.0" { "0.0".into() } else { text }
 }
 
 fn expected(table: &RecordBatch, keys: &[usize], distinct: bool) -> Vec<String> {
@@ -145,22 +92,13 @@ fn run_on(
     source: &Arc<Table>,
     options: &QueryOptions,
 ) -> (Vec<String>, Vec<(&'static str, &'static str)>) {
-    let query = Query { plan: plan.clone(), sources: vec![source.clone() as _], options: options.clone() };
-    let output = engine.execute(&query, &CancelToken::default()).expect("an answer");
+    let output = crate::common::run(engine, plan, source, options);
     let batch = output.batch;
     let row = |row| batch.columns().iter().map(|column| text(column, row)).collect::<Vec<_>>().join(" ");
     let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
     rows.sort_unstable();
     let choices = output.metrics.choices().map(|choice| (choice.axis.name, choice.value));
     (rows, choices.collect())
-}
-
-fn options(device: DeviceChoice, lanes: u32, forced: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    for (axis, value) in forced {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, simt_lanes: lanes, variants, threads: Some(2), ..QueryOptions::default() }
 }
 
 const DEVICES: [(DeviceChoice, u32); 3] =
@@ -188,7 +126,7 @@ fn keys_of_several_words() {
             for claims in ["latch", "words", "bucket"] {
                 let forced = [("group_table", "hash"), ("distinct_values", "set"), ("key_claims", claims)];
                 let forced: Vec<_> = forced.into_iter().chain(way.iter().copied()).collect();
-                let all = DEVICES.map(|(device, lanes)| options(device, lanes, &forced));
+                let all = DEVICES.map(|(device, lanes)| on_lanes((device, lanes), &forced));
                 cases.extend(all.map(|options| (number, claims, options)));
             }
         }
@@ -223,7 +161,7 @@ fn texts_are_latched() {
                     ("text_keys", "texts"),
                     ("slot_layout", layout),
                 ];
-                let (rows, choices) = run(&plan, &table, &options(device, lanes, &forced));
+                let (rows, choices) = run(&plan, &table, &on_lanes((device, lanes), &forced));
                 assert_eq!(rows, expected, "{device:?} {lanes}");
                 assert_eq!(choices.contains(&("key_claims", "bucket")), claims == "bucket");
             }
@@ -247,7 +185,7 @@ fn sums_beside_keys_of_one_word_or_apart() {
                 for (device, lanes) in DEVICES {
                     for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
                         let forced = [&[("group_table", "hash"), ("slot_layout", layout)], way].concat();
-                        let options = QueryOptions { micro_model, ..options(device, lanes, &forced) };
+                        let options = QueryOptions { micro_model, ..on_lanes((device, lanes), &forced) };
                         cases.push((keys, layout, options));
                     }
                 }
@@ -312,7 +250,7 @@ fn threads_meet_in_buckets() {
                         ("slot_layout", ["beside", "apart"][turn % 2]),
                         ("hash_mapping", ["multiply_high", "mask", "modulo"][turn % 3]),
                     ];
-                    let options = QueryOptions { shape, ..options(device, lanes, &forced) };
+                    let options = QueryOptions { shape, ..on_lanes((device, lanes), &forced) };
                     cases.push((number, rows, index % 2 == 0, options));
                 }
             }

@@ -2,31 +2,12 @@
 //! not, duplicates, extremes, empty sides, more rows than foreseen, several joins in a pipeline; asked row by row, for a selection vector,
 //! and by several rows of a thread. And they leave out most of what matches nothing.
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and, is_whole};
-use crate::sides::{Condition, Row, Spread, column, expected, plan, rows, rows_of, scan, table};
-use arrow::array::{ArrayRef, Float64Array, Int64Array};
-use arrow::datatypes::{Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, Forced, MacroModel, Query, QueryOptions, QueryOutput, TableSource,
-};
+use crate::common::*;
+use crate::sides::{Condition, Row, Spread, column, expected, plan, rows, scan, table};
 
 /// A CPU, and warps of several widths.
 const DEVICES: [(DeviceChoice, u32); 3] =
     [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
-
-/// These, and a GPU where there is one.
-fn devices(engine: &Engine) -> Vec<(DeviceChoice, u32)> {
-    let gpu = kelpie_engine::testing::has_cuda(engine).then_some((DeviceChoice::Cuda, 32));
-    DEVICES.into_iter().chain(gpu).collect()
-}
 
 /// In which ways a filter is asked.
 const WAYS: [&[(&str, &str)]; 4] = [
@@ -36,23 +17,17 @@ const WAYS: [&[(&str, &str)]; 4] = [
     &[("slot_claims", "swap")],
 ];
 
-fn options((device, simt_lanes): (DeviceChoice, u32), others: &[&[(&str, &str)]]) -> QueryOptions {
-    let mut variants = Forced::default();
-    let axes = [("key_filter", "bloom"), ("index_form", "hash")];
-    for (axis, value) in axes.iter().chain(others.iter().copied().flatten()) {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, simt_lanes, threads: Some(2), variants, ..QueryOptions::default() }
+fn options(device: (DeviceChoice, u32), others: &[&[(&str, &str)]]) -> QueryOptions {
+    on_lanes(device, &[&[("key_filter", "bloom"), ("index_form", "hash")], &others.concat()[..]].concat())
 }
 
 fn output(
     engine: &Engine,
     plan: Plan,
-    sources: &[Arc<dyn TableSource>],
+    sources: &(impl Sources + ?Sized),
     options: &QueryOptions,
 ) -> Option<QueryOutput> {
-    let query = Query { plan, sources: sources.to_vec(), options: options.clone() };
-    match engine.execute(&query, &CancelToken::default()) {
+    match try_run(engine, plan, sources, options) {
         Ok(output) => Some(output),
         // What is no choice of a plan, or impossible beside the others, is not tried.
         Err(error) if error.to_string().contains("is not possible") => None,
@@ -62,17 +37,14 @@ fn output(
 
 /// Whether a pipeline asks a Bloom filter.
 fn asks(output: &QueryOutput) -> bool {
-    output.metrics.pipelines.iter().any(|pipeline| pipeline.name.contains("→ bloom filter"))
+    is_told(output, "→ bloom filter")
 }
 
 /// The same join of the rows of the build side whose number is below another one: they are thought to be few.
 fn narrowed(plan: Plan, below: i32) -> Plan {
     let Plan::Join(join) = plan else { return plan };
-    let limit = Expr::literal(Literal::Int(below.into()), DataType::Int32);
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(2)), Box::new(limit));
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
     let Join { build, .. } = *join;
-    let build = Plan::Filter { input: Box::new(build), predicate };
+    let build = keep(build, compare_with(CompareOp::Lt, column(2), below));
     Plan::Join(Box::new(Join { build, ..*join }))
 }
 
@@ -128,7 +100,7 @@ fn every_kind_equals_a_nested_loop() {
         let sources = [table(build), table(probe)];
         let Some(got) = output(&engine, plan, &sources, &options) else { continue };
         let what = format!("{kind:?} {condition:?} {below} {options:?}");
-        assert_eq!(rows_of(&got.batch), expected(kind, condition, &kept, probe), "{what}");
+        assert_eq!(rows_of(&got.batch, false), expected(kind, condition, &kept, probe), "{what}");
         asked += usize::from(asks(&got));
     }
     assert!(asked > if is_whole() { 300 } else { 0 }, "{asked}");
@@ -139,18 +111,13 @@ fn counted(input: Plan) -> Plan {
     let fields = input.fields();
     let key = fields.iter().position(|field| field.data_type == DataType::Int64).unwrap_or(0);
     let sum = Expr::column(key, fields[key].data_type.clone(), true);
-    let aggregate = |function, argument| Aggregate {
-        function,
-        argument,
-        distinct: false,
-        field: Field { name: format!("{function:?}"), data_type: DataType::Int64, nullable: true },
-    };
+    let aggregate = |function, argument| of_longs(function, argument);
     let aggregates = vec![
         aggregate(AggregateFunction::Count, None),
         aggregate(AggregateFunction::Min, Some(sum.clone())),
         aggregate(AggregateFunction::Max, Some(sum)),
     ];
-    Plan::Aggregate { input: Box::new(input), keys: Vec::new(), aggregates, names: Vec::new() }
+    groups_of(input, Vec::new(), aggregates)
 }
 
 /// Rows whose keys are multiples of two numbers, of which few have a partner; and of so many the number is far larger than that of all
@@ -165,7 +132,7 @@ fn multiples(count: i64, of: i64, far: usize) -> Vec<Row> {
 #[test]
 fn more_rows_than_foreseen() {
     let engine = Engine::new();
-    for device in devices(&engine) {
+    for device in lanes() {
         let (build, probe) = if device.0 == DeviceChoice::Simt { (2_000, 4_000) } else { (60_000, 200_000) };
         let sources = [multiples(build, 7, 5), multiples(probe, 3, 0)].map(|rows| table(&rows));
         let partners = (5..build).filter(|index| index * 7 % 3 == 0 && index * 7 / 3 < probe).count();
@@ -258,21 +225,25 @@ fn a_filter_is_asked_before_other_joins() {
         let keys = vec![(column(0), Expr::column(offset, DataType::Int64, true))];
         let (residual, null_equal, null_aware) = (None, false, false);
         let kind = JoinKind::Inner;
-        let both = Join { build: scan(0), probe: inner, kind, keys, residual, null_equal, null_aware };
+        let both = Join { residual, null_equal, null_aware, ..join_of(kind, scan(0), inner, keys) };
         let both = narrowed(Plan::Join(Box::new(both)), 5);
         let sources = sides.each_ref().map(|rows| table(rows));
         let mut plain = options(DEVICES[0], &[]);
         plain.variants.set("key_filter", "off").expect("an axis and its value");
         let plain = output(&engine, both.clone(), &sources, &plain).expect("no filter");
         assert!(!asks(&plain) && plain.batch.num_rows() > 0);
-        for device in devices(&engine) {
+        for device in lanes() {
             for way in WAYS {
                 for (macro_model, block_bytes) in
                     [(MacroModel::RunToFinish, None), (MacroModel::Batch, Some(1031))]
                 {
                     let options = QueryOptions { macro_model, block_bytes, ..options(device, &[way]) };
                     let Some(got) = output(&engine, both.clone(), &sources, &options) else { continue };
-                    assert_eq!(rows_of(&got.batch), rows_of(&plain.batch), "{kind:?} {options:?}");
+                    assert_eq!(
+                        rows_of(&got.batch, false),
+                        rows_of(&plain.batch, false),
+                        "{kind:?} {options:?}"
+                    );
                     let probe = got.metrics.pipelines.iter().find(|one| one.name.contains("→ bloom filter"));
                     let name = &probe.expect("a filter").name;
                     let (filter, first) = (name.find("bloom filter"), name.find("join"));
@@ -292,23 +263,18 @@ fn rows_in_parts() {
     for kind in [JoinKind::Inner, JoinKind::BuildOuter, JoinKind::BuildAnti] {
         let kept: Vec<Row> = sides[0].iter().filter(|row| row.2 < 5).cloned().collect();
         let expected = expected(kind, condition, &kept, &sides[1]);
-        for device in devices(&engine) {
+        for device in lanes() {
             for build in ["on", "off"] {
                 let parts = [("join_parts", "16"), ("build_parts", build)];
                 let options = options(device, &[&parts]);
                 let plan = narrowed(plan(kind, condition, false), 5);
                 let sources = sides.each_ref().map(|rows| table(rows));
                 let got = output(&engine, plan, &sources, &options).expect("parts");
-                assert_eq!(rows_of(&got.batch), expected, "{kind:?} {options:?}");
+                assert_eq!(rows_of(&got.batch, false), expected, "{kind:?} {options:?}");
                 assert!(asks(&got), "{options:?}");
             }
         }
     }
-}
-
-fn of_column(name: &str, column: ArrayRef) -> Arc<dyn TableSource> {
-    let schema = Schema::new(vec![ArrowField::new(name, column.data_type().clone(), true)]);
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), vec![column]).expect("a batch")]))
 }
 
 /// Both zeros are one key, NaN equals itself, whichever bits it has, and infinities are values like others.
@@ -326,20 +292,15 @@ fn doubles_as_keys() {
         6 => Some(2.5),
         _ => Some(f64::from(row)),
     });
-    let sources: [Arc<dyn TableSource>; 2] = [
-        of_column("f", Arc::new(Float64Array::from_iter(build))),
-        of_column("f", Arc::new(Float64Array::from_iter(probe))),
-    ];
-    let side = |source| {
-        let field = Field { name: "f".into(), data_type: DataType::Float64, nullable: true };
-        Plan::Scan(Scan { source, table: "t".into(), columns: vec![0], fields: vec![field] })
-    };
-    let key = || Expr::column(0, DataType::Float64, true);
+    let columns = [("f", DataType::Float64, true)];
+    let sources = [Float64Array::from_iter(build), Float64Array::from_iter(probe)]
+        .map(|array| table_of(&columns, vec![Arc::new(array)]));
+    let side = |source| scan_of(source, &columns);
+    let key = || column_of(&columns, 0);
     for (null_equal, kind) in
         [(false, JoinKind::Inner), (true, JoinKind::Inner), (false, JoinKind::ProbeSemi)]
     {
-        let (residual, null_aware, keys) = (None, false, vec![(key(), key())]);
-        let join = Join { build: side(0), probe: side(1), kind, keys, residual, null_equal, null_aware };
+        let join = Join { null_equal, ..join_of(kind, side(0), side(1), vec![(key(), key())]) };
         let plan = Plan::Join(Box::new(join));
         let lines = |options: &QueryOptions| {
             let got = output(&engine, plan.clone(), &sources, options).expect("keys of a table");
@@ -354,7 +315,7 @@ fn doubles_as_keys() {
         let (expected, _) = lines(&plain);
         // Of nine rows five have a partner, and where NULLs are equal six, in a build side that has each once.
         assert!(expected.len() >= 200 / 9 * 5, "{expected:?}");
-        for device in devices(&engine) {
+        for device in lanes() {
             assert_eq!(lines(&options(device, &[])), (expected.clone(), true), "{null_equal} {device:?}");
         }
     }
@@ -369,34 +330,16 @@ fn what_a_filter_lacks() {
         let condition = Condition { keys, residual: false, null_equal: false };
         let texts = [("text_join", "texts"), ("join0.key_filter", "bloom")];
         let options = options(DEVICES[0], &[&texts]);
-        let query =
-            Query { plan: plan(JoinKind::Inner, condition, false), sources: sources.to_vec(), options };
-        let error = engine.execute(&query, &CancelToken::default()).expect_err("no filter").to_string();
+        let error = try_run(&engine, plan(JoinKind::Inner, condition, false), &sources, options);
+        let error = error.expect_err("no filter").to_string();
         assert!(error.contains("texts are hashed byte by byte"), "{error}");
     }
-    let twice = |source| {
-        let field = Field { name: "k".into(), data_type: DataType::Int64, nullable: true };
-        Plan::Scan(Scan { source, table: "t".into(), columns: vec![0], fields: vec![field] })
-    };
-    let keys = |count: i64| of_column("k", Arc::new(Int64Array::from_iter_values(0..count)));
-    let key = Expr::column(0, DataType::Int64, true);
-    let negated =
-        Expr { kind: ExprKind::Negate(Box::new(key.clone())), data_type: DataType::Int64, nullable: true };
-    let (kind, residual, null_equal, null_aware) = (JoinKind::Inner, None, false, false);
-    let join = Join {
-        build: twice(0),
-        probe: twice(1),
-        kind,
-        keys: vec![(key, negated)],
-        residual,
-        null_equal,
-        null_aware,
-    };
-    let query = Query {
-        plan: Plan::Join(Box::new(join)),
-        sources: vec![keys(10), keys(20)],
-        options: options(DEVICES[0], &[&[("join0.key_filter", "bloom")]]),
-    };
-    let error = engine.execute(&query, &CancelToken::default()).expect_err("no filter").to_string();
+    let key = column_of(&KEY, 0);
+    let negated = Expr { kind: ExprKind::Negate(Box::new(key.clone())), ..key.clone() };
+    let join = join_of(JoinKind::Inner, scan_of(0, &KEY), scan_of(1, &KEY), vec![(key, negated)]);
+    let options = options(DEVICES[0], &[&[("join0.key_filter", "bloom")]]);
+    let sources = [keys_alone(0..10), keys_alone(0..20)];
+    let error = try_run(&engine, Plan::Join(Box::new(join)), &sources, options);
+    let error = error.expect_err("no filter").to_string();
     assert!(error.contains("keys are no columns of a table"), "{error}");
 }

@@ -3,23 +3,12 @@
 //! warps are nearly full while they hash.
 
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::sync::Arc;
 
-use crate::common::cases::{covering, facets_and, is_whole};
-use crate::plans::{aggregate, filter, join, rows_of, run, set_operation, union};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::MicroModel;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
-use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{
-    DeviceChoice, Engine, Forced, PipelineMetrics, QueryOptions, QueryOutput, ShapeChoices, TableSource,
-};
+use crate::common::*;
+use crate::plans::{aggregate, filter, join, set_operation, union};
+use kelpie_engine::PipelineMetrics;
 
-use crate::common::Table;
+use AggregateFunction::{Count, Max, Sum};
 
 /// A text of so many bytes, some of which are of a character of two.
 fn base(number: usize, bytes: usize) -> String {
@@ -52,19 +41,15 @@ fn text(number: usize) -> String {
 
 /// `a`, `b`: texts; `n`: `0..rows`; `d`: few texts; `k`: few numbers.
 fn table(rows: usize, text_of: &dyn Fn(usize) -> [Option<String>; 2]) -> Arc<dyn TableSource> {
-    let fields = [("a", ArrowType::Utf8), ("n", ArrowType::Int64), ("b", ArrowType::Utf8)];
-    let fields = fields.into_iter().chain([("d", ArrowType::Utf8), ("k", ArrowType::Int64)]);
-    let fields = fields.map(|(name, data_type)| ArrowField::new(name, data_type, "ab".contains(name)));
-    let texts = |column: usize| (0..rows).map(move |row| text_of(row)[column].clone());
+    let own = |column: usize| (0..rows).map(move |row| text_of(row)[column].clone());
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(StringArray::from_iter(texts(0))),
-        Arc::new(Int64Array::from_iter_values((0..rows).map(|row| row as i64))),
-        Arc::new(StringArray::from_iter(texts(1))),
-        Arc::new(StringArray::from_iter_values((0..rows).map(|row| ["few", "texts"][row % 2]))),
-        Arc::new(Int64Array::from_iter_values((0..rows).map(|row| row as i64 % 3))),
+        maybe_texts(own(0)),
+        longs((0..rows).map(|row| row as i64)),
+        maybe_texts(own(1)),
+        texts((0..rows).map(|row| ["few", "texts"][row % 2])),
+        longs((0..rows).map(|row| row as i64 % 3)),
     ];
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    Arc::new(Table(vec![RecordBatch::try_new(schema, columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
 /// Two of three texts are others: that is too many for a dictionary.
@@ -77,19 +62,17 @@ fn mixed(rows: usize) -> Arc<dyn TableSource> {
     })
 }
 
-fn scan(source: usize) -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![
-        field("a", DataType::Utf8, true),
-        field("n", DataType::Int64, false),
-        field("b", DataType::Utf8, true),
-        field("d", DataType::Utf8, false),
-        field("k", DataType::Int64, false),
-    ];
-    Plan::Scan(Scan { source, table: "t".into(), columns: (0..5).collect(), fields })
-}
+const COLUMNS: [Column; 5] = [
+    ("a", DataType::Utf8, true),
+    ("n", DataType::Int64, false),
+    ("b", DataType::Utf8, true),
+    ("d", DataType::Utf8, false),
+    ("k", DataType::Int64, false),
+];
 
-use AggregateFunction::{Count, Max, Sum};
+fn scan(source: usize) -> Plan {
+    scan_of(source, &COLUMNS)
+}
 
 const SUMS: [(AggregateFunction, Option<usize>, bool); 3] =
     [(Count, None, false), (Sum, Some(1), false), (Max, Some(2), false)];
@@ -155,25 +138,11 @@ fn joins() -> Vec<(String, Plan)> {
 }
 
 fn on(device: DeviceChoice, (lanes, blocks): (u32, u32), variants: &[(&str, &str)]) -> QueryOptions {
-    let mut forced = Forced::default();
-    for (axis, value) in variants {
-        forced.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions {
-        device,
-        simt_lanes: lanes,
-        shape: ShapeChoices { blocks: Some(blocks), ..ShapeChoices::default() },
-        variants: forced,
-        ..QueryOptions::default()
-    }
-}
-
-fn cpu() -> QueryOptions {
-    QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() }
+    QueryOptions { device, ..in_blocks(lanes, blocks, variants) }
 }
 
 fn has(output: &QueryOutput, value: &str) -> bool {
-    output.metrics.choices().any(|choice| choice.axis.name == "key_text_lanes" && choice.value == value)
+    crate::common::has(output, ("key_text_lanes", value))
 }
 
 /// What else is chosen, other values for each number.
@@ -234,9 +203,7 @@ fn compare(
     let (engine, mut together, mut expected) = (Engine::new(), 0, HashMap::new());
     for (number, texts, options) in cases {
         let (name, plan) = &plans[number];
-        let expected = expected
-            .entry(number)
-            .or_insert_with(|| rows_of(&run(&engine, plan, sources, &cpu()).batch, false));
+        let expected = expected.entry(number).or_insert_with(|| rows(&engine, plan, sources, cpu()));
         let output = run(&engine, plan, sources, &options);
         together += usize::from(texts != "lane" && has(&output, texts));
         assert_eq!(rows_of(&output.batch, false), *expected, "{name}: {options:?}");
@@ -279,17 +246,14 @@ fn one_text_alone() {
 /// A GPU's lanes may come apart where the interpreter's do not.
 #[test]
 fn a_gpu_finds_the_same_keys() {
+    let Some(device) = gpu() else { return };
     let engine = Engine::new();
-    if !kelpie_engine::testing::has_cuda(&engine) {
-        return;
-    }
     let sources = [3000, 600].map(mixed);
     for (number, (name, plan)) in [groups(), joins()].concat().into_iter().enumerate() {
-        let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+        let expected = rows(&engine, &plan, &sources, cpu());
         for (turn, texts) in ["packed", "warp", "lane"].into_iter().enumerate() {
             let variants = [vec![("key_text_lanes", texts)], others(number + turn)].concat();
-            let output =
-                run(&engine, &plan, &sources, &on(DeviceChoice::Cuda, (32, 1 + turn as u32), &variants));
+            let output = run(&engine, &plan, &sources, on(device, (32, 1 + turn as u32), &variants));
             assert_eq!(rows_of(&output.batch, false), expected, "{name}: {variants:?}");
         }
     }
@@ -301,22 +265,14 @@ fn lanes_look_at_their_own_texts_by_rule() {
     let engine = Engine::new();
     let sources = [mixed(300), mixed(60)];
     let (_, plan) = groups().swap_remove(0);
-    let output = run(&engine, &plan, &sources, &on(DeviceChoice::Simt, (32, 1), &[]));
+    let output = run(&engine, &plan, &sources, on(DeviceChoice::Simt, (32, 1), &[]));
     let choice =
         output.metrics.choices().find(|choice| choice.axis.name == "key_text_lanes").expect("a choice");
     assert_eq!(choice.value, "lane");
     assert!(choice.reason.contains("not measured"), "{}", choice.reason);
     for output in [
-        run(
-            &engine,
-            &plan,
-            &sources,
-            &QueryOptions {
-                variants: on(DeviceChoice::Cpu, (1, 1), &[("key_text_lanes", "packed")]).variants,
-                ..cpu()
-            },
-        ),
-        run(&engine, &aggregate(scan(0), &[3, 4], &SUMS), &sources, &on(DeviceChoice::Simt, (32, 1), &[])),
+        run(&engine, &plan, &sources, forcing(&cpu(), &[("key_text_lanes", "packed")])),
+        run(&engine, aggregate(scan(0), &[3, 4], &SUMS), &sources, on(DeviceChoice::Simt, (32, 1), &[])),
     ] {
         assert!(output.metrics.choices().all(|choice| choice.axis.name != "key_text_lanes"));
     }
@@ -364,7 +320,7 @@ fn look(bytes: &dyn Fn(usize) -> usize, each: &Each<'_>) {
                 ("group_parts", "1"),
                 ("key_filter", "off"),
             ];
-            let output = run(&Engine::new(), &plan, &sources, &on(DeviceChoice::Simt, (32, 1), &variants));
+            let output = run(&Engine::new(), &plan, &sources, on(DeviceChoice::Simt, (32, 1), &variants));
             assert!(has(&output, texts), "{name}");
             let lanes = ["hashing keys", "comparing keys"].map(|step| lanes_in(&output, step));
             let (active, steps) = statements(&output);

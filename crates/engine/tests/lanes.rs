@@ -2,50 +2,19 @@
 //! has nearly all matches, NULL keys, texts, and hardly any rows; in warps of several widths, and in few of them, so that
 //! each has many turns.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use crate::common::cases::{covering, is_whole};
-use crate::plans::{aggregate, filter, join, project, rows_of, run, scan};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::CompareOp;
-use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::testing::gpu;
-use kelpie_engine::{
-    DeviceChoice, Engine, Forced, LaneProfile, Profile, QueryOptions, QueryOutput, ShapeChoices, TableSource,
-};
-
-use crate::common::Table;
+use crate::common::*;
+use crate::plans::{aggregate, filter, join, keyed, project, scan};
+use kelpie_engine::{LaneProfile, Profile};
 
 /// As `plans::table`, but `k`, the key of joins, is skewed: three of four rows have 1, one of eight is NULL, and the others
 /// have keys of their own.
 fn skewed(rows: usize) -> Arc<dyn TableSource> {
-    let schema = Schema::new(vec![
-        ArrowField::new("k", ArrowType::Int64, true),
-        ArrowField::new("n", ArrowType::Int32, false),
-        ArrowField::new("s", ArrowType::Utf8, false),
-        ArrowField::new("u", ArrowType::Utf8, true),
-        ArrowField::new("f", ArrowType::Float64, false),
-    ]);
     let key = |row: usize| match row * 5 % 8 {
         0..6 => Some(1),
         6 => None,
         _ => Some(row as i64),
     };
-    let all = 0..rows;
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter(all.clone().map(key))),
-        Arc::new(Int32Array::from_iter_values(all.clone().map(|row| row as i32))),
-        Arc::new(StringArray::from_iter_values(all.clone().map(|row| ["x", "", "zß", "long text"][row % 4]))),
-        Arc::new(StringArray::from_iter(
-            all.clone().map(|row| key(row).map(|key| format!("unique é {key}"))),
-        )),
-        Arc::new(Float64Array::from_iter_values(all.map(|row| row as f64 / 4.0 - 10.0))),
-    ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+    keyed(rows, key, |row| key(row).map(|key| format!("unique é {key}")))
 }
 
 /// Rows of which one in `every` is kept, more or less; they lie far apart.
@@ -83,14 +52,6 @@ fn plans() -> Vec<(String, Plan)> {
         join(Inner, few(1, 50), join(Inner, few(1, 90), few(0, 90), &[(0, 0)], false), &[(0, 6)], false);
     plans.push(("groups behind expansions".into(), aggregate(twice, &[2, 8], &sums)));
     plans
-}
-
-fn forced(variants: &[(&str, &str)]) -> Forced {
-    let mut forced = Forced::default();
-    for (axis, value) in variants {
-        forced.set(axis, value).expect("an axis and its value");
-    }
-    forced
 }
 
 /// What is forced, and in warps of how many lanes.
@@ -142,7 +103,7 @@ fn columns_that_were_read_are_not_loaded_again() {
     let sum = [(AggregateFunction::Sum, Some(1), false)];
     let plan = aggregate(few(0, 200), &[], &sum);
     let run = |carried: &str| {
-        let variants = forced(&[("row_loop", "single"), ("lane_refill", "all"), ("carried", carried)]);
+        let variants = force([("row_loop", "single"), ("lane_refill", "all"), ("carried", carried)]);
         let device = DeviceChoice::Simt;
         let options = QueryOptions { device, variants, meter: true, ..QueryOptions::default() };
         let output = run(&engine, &plan, &sources, &options);
@@ -176,28 +137,15 @@ fn exchanged_rows_are_the_same_rows() {
     for [size, number, way] in cases {
         let ((name, plan), (variants, lanes)) = (&plans[number], &ways[way]);
         let sources = &tables[size];
-        let expected = expected.entry([size, number]).or_insert_with(|| {
-            let options =
-                QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
-            rows_of(&run(&engine, plan, sources, &options).batch, false)
-        });
+        let expected = expected.entry([size, number]).or_insert_with(|| rows(&engine, plan, sources, cpu()));
         // One block has all rows: its warps have many turns.
-        let blocks = Some(1 + way as u32 % 2);
-        let options = QueryOptions {
-            device: DeviceChoice::Simt,
-            simt_lanes: *lanes,
-            shape: ShapeChoices { blocks, ..ShapeChoices::default() },
-            variants: forced(variants),
-            ..QueryOptions::default()
-        };
+        let options = in_blocks(*lanes, 1 + way as u32 % 2, variants);
         let output = run(&engine, plan, sources, &options);
-        let has = |(axis, value): &(&str, &str)| {
-            output.metrics.choices().any(|choice| choice.axis.name == *axis && choice.value == *value)
-        };
-        exchanged += usize::from(variants.iter().all(has));
-        shared += usize::from(has(&("expansion", "packed")) || has(&("expansion", "warp")));
-        walked += usize::from(has(&("expansion", "refill")));
-        staged += usize::from(has(&("expansion", "staged")));
+        let has = |forced| has(&output, forced);
+        exchanged += usize::from(variants.iter().all(|forced| has(*forced)));
+        shared += usize::from(has(("expansion", "packed")) || has(("expansion", "warp")));
+        walked += usize::from(has(("expansion", "refill")));
+        staged += usize::from(has(("expansion", "staged")));
         let rows = rows_of(&output.batch, false);
         assert_eq!(rows, *expected, "{name}: {variants:?} in warps of {lanes}, {size}");
     }
@@ -214,34 +162,22 @@ fn a_gpu_exchanges_the_same_rows() {
     let (engine, sources) = (Engine::new(), [700, 60].map(skewed));
     let mut exchanged = 0;
     for (number, (name, plan)) in plans().into_iter().enumerate() {
-        let cpu = QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
-        let expected = rows_of(&run(&engine, &plan, &sources, &cpu).batch, false);
+        let expected = rows(&engine, &plan, &sources, cpu());
         for (index, (variants, _)) in ways().into_iter().enumerate() {
             if (index + number) % 17 != 0 {
                 continue;
             }
-            let shape = ShapeChoices { blocks: Some(1 + index as u32 % 2), ..ShapeChoices::default() };
-            let options =
-                QueryOptions { device, shape, variants: forced(&variants), ..QueryOptions::default() };
+            let options = QueryOptions { device, ..in_blocks(32, 1 + index as u32 % 2, &variants) };
             let output = run(&engine, &plan, &sources, &options);
-            let has = |(axis, value): &(&str, &str)| {
-                output.metrics.choices().any(|choice| choice.axis.name == *axis && choice.value == *value)
-            };
-            exchanged += usize::from(variants.iter().all(has));
+            exchanged += usize::from(variants.iter().all(|forced| has(&output, *forced)));
             assert_eq!(rows_of(&output.batch, false), expected, "{name}: {variants:?}");
         }
     }
     assert!(exchanged > 0);
 }
 
-fn profiled(plan: &Plan, sources: &[Arc<dyn TableSource>], variants: &[(&str, &str)]) -> QueryOutput {
-    let options = QueryOptions {
-        device: DeviceChoice::Simt,
-        shape: ShapeChoices { blocks: Some(1), ..ShapeChoices::default() },
-        variants: forced(variants),
-        ..QueryOptions::default()
-    };
-    run(&Engine::new(), plan, sources, &options)
+fn profiled(plan: &Plan, sources: &[Arc<Table>], variants: &[(&str, &str)]) -> QueryOutput {
+    run(&Engine::new(), plan, sources, in_blocks(32, 1, variants))
 }
 
 /// The lanes that have rows behind a filter which keeps 9 % of them, on average (DogQC, section 5.2).
@@ -249,13 +185,8 @@ fn profiled(plan: &Plan, sources: &[Arc<dyn TableSource>], variants: &[(&str, &s
 fn refilled_warps_are_nearly_full() {
     let rows = 20_000;
     // Rows whose number, scattered, is below 9 % of all.
-    let schema = Schema::new(vec![ArrowField::new("k", ArrowType::Int64, true)]);
-    let scattered = (0..rows as i64).map(|row| Some(row * 7919 % rows as i64));
-    let column: ArrayRef = Arc::new(Int64Array::from_iter(scattered));
-    let batch = RecordBatch::try_new(Arc::new(schema), vec![column]).expect("a batch");
-    let sources: [Arc<dyn TableSource>; 1] = [Arc::new(Table(vec![batch]))];
-    let field = Field { name: "k".into(), data_type: DataType::Int64, nullable: true };
-    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: vec![0], fields: vec![field] });
+    let sources = [keys_alone((0..rows as i64).map(|row| row * 7919 % rows as i64))];
+    let scan = scan_of(0, &KEY);
     let kept = filter(scan.clone(), 0, CompareOp::Lt, i128::from(rows as i64 * 9 / 100));
     let plan = aggregate(kept, &[], &[(AggregateFunction::Sum, Some(0), false)]);
     let mean = |variants: &[(&str, &str)]| {
@@ -280,25 +211,14 @@ fn refilled_warps_are_nearly_full() {
     assert!(!output.metrics.choices().any(|choice| choice.value == "estimated"));
 }
 
-/// A table of one column of keys.
-fn keys(keys: impl Iterator<Item = i64>) -> Arc<dyn TableSource> {
-    let schema = Schema::new(vec![ArrowField::new("k", ArrowType::Int64, true)]);
-    let column: ArrayRef = Arc::new(Int64Array::from_iter(keys.map(Some)));
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), vec![column]).expect("a batch")]))
-}
-
 /// The sum of the probe side's keys over a join on the only column; and the lanes that have rows at the sum, on average.
 fn mean_behind_join(matches: &[usize], variants: &[(&str, &str)]) -> f64 {
-    let one = |source| {
-        let fields = vec![Field { name: "k".into(), data_type: DataType::Int64, nullable: true }];
-        Plan::Scan(Scan { source, table: "t".into(), columns: vec![0], fields })
-    };
     let build = matches.iter().enumerate().flat_map(|(key, count)| (0..*count).map(move |_| key as i64));
     // Rows of a key do not stand side by side.
     let mut build: Vec<i64> = build.collect();
     build.sort_by_key(|key| key.wrapping_mul(0x5851_f42d_4c95_7f2d));
-    let sources = [keys(build.into_iter()), keys(0..matches.len() as i64)];
-    let joined = join(JoinKind::Inner, one(0), one(1), &[(0, 0)], false);
+    let sources = [keys_alone(build), keys_alone(0..matches.len() as i64)];
+    let joined = join(JoinKind::Inner, scan_of(0, &KEY), scan_of(1, &KEY), &[(0, 0)], false);
     let plan = aggregate(joined, &[], &[(AggregateFunction::Sum, Some(1), false)]);
     // The rules would build the side of unique keys, past which every row has one match.
     let mut forced = vec![("predication", "branches"), ("build_side", "written")];
@@ -382,7 +302,7 @@ fn kernels_count_what_the_interpreter_counts() {
     let kind = |name: &str| name.split(' ').next().map(str::to_string);
     for (index, (name, plan)) in covering("kernels count", all, 20, |(_, (name, _))| vec![kind(name)]) {
         let (variants, lanes) = ways().swap_remove(index % ways().len());
-        for variants in [forced(&variants), Forced::default()] {
+        for variants in [force(&variants), Forced::default()] {
             // Of a new engine: the interpreter's order of warps depends on how often it has launched.
             let counted = |profile, meter| {
                 let options = QueryOptions {
@@ -422,7 +342,7 @@ fn other_devices_count_what_they_have() {
     let plan = aggregate(few(0, 150), &[], &[(AggregateFunction::Count, None, false)]);
     let engine = Engine::new();
     let profiled = |device| {
-        let variants = forced(&[("row_loop", "single"), ("predication", "branches"), ("lane_refill", "off")]);
+        let variants = force([("row_loop", "single"), ("predication", "branches"), ("lane_refill", "off")]);
         let options = QueryOptions { device, variants, profile: Profile::Lanes, ..QueryOptions::default() };
         run(&engine, &plan, &sources, &options)
     };

@@ -3,16 +3,9 @@
 //! apart, warps of several widths, tables of any size around those of blocks; keys that are slots, have ranks, or are hashed, one or several,
 //! also of 128 bits, of one row or of many. And cache hints change no answer beside them.
 
-use crate::common::cases::{covering, facets_and, is_whole};
-use crate::joined::{
-    Choice, ENDS, LIMITS, cells, counted, has, narrowed, numbered, options, output, with_nulls,
-};
-use crate::sides::{Condition, Row, Spread, column, expected, plan, rows, rows_of, table};
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Join, JoinKind, Plan};
-use kelpie_compile::types::{DataType, Literal};
-use kelpie_engine::testing::gpu;
-use kelpie_engine::{DeviceChoice, Engine, QueryOutput};
+use crate::common::*;
+use crate::joined::{Choice, ENDS, LIMITS, cells, counted, narrowed, numbered, options, with_nulls};
+use crate::sides::{Condition, Row, Spread, column, expected, plan, rows, table};
 
 /// Warps of several widths, and a CPU, which has batches of rows (`batched_look_ups`).
 const DEVICES: [(DeviceChoice, u32); 4] =
@@ -70,7 +63,7 @@ const TOGETHER: Choice = ("first_look_ups", "together");
 
 /// Whether rows were looked up together.
 fn looks_up(output: &QueryOutput) -> bool {
-    has(TOGETHER, output)
+    has(output, TOGETHER)
 }
 
 /// So many rows with keys from `first` on, each its own.
@@ -126,9 +119,9 @@ fn check(
         let all = plan(kind, condition, false);
         let (narrow, kept_build, kept_probe) = narrowed(all.clone(), (build, probe), limits);
         let joined = if limits == (100, 100) { all } else { narrow };
-        let got = output(&engine, joined, &[table(build), table(probe)], &options);
+        let got = run(&engine, joined, &[table(build), table(probe)], &options);
         let what = format!("{kind:?} {condition:?} {limits:?} {build:?} {probe:?} {options:?}");
-        assert_eq!(rows_of(&got.batch), expected(kind, condition, &kept_build, &kept_probe), "{what}");
+        assert_eq!(rows_of(&got.batch, false), expected(kind, condition, &kept_build, &kept_probe), "{what}");
         together += usize::from(looks_up(&got));
     }
     together
@@ -198,15 +191,11 @@ fn several_rows_of_slots_and_ranks_equal_a_nested_loop() {
 fn computed_keys_fail_for_rows_alone_that_come_to_the_join() {
     let engine = Engine::new();
     let sources = [table(&keys_from(5, 60)), table(&keys_from(-50, 900))];
-    let number = |value: i64| Expr::literal(Literal::Int(value.into()), DataType::Int64);
-    let of_key = |op| {
-        let kind = ExprKind::Arithmetic(op, Box::new(number(100)), Box::new(column(0)));
-        Expr { kind, data_type: DataType::Int64, nullable: true }
-    };
+    let number = |value: i64| int(value);
+    let of_key = |op| arithmetic(op, number(100), column(0));
     let positive = |input: Plan| {
-        let kind = ExprKind::Compare(CompareOp::Gt, Box::new(column(0)), Box::new(number(0)));
-        let predicate = Expr { kind, data_type: DataType::Boolean, nullable: true };
-        Plan::Filter { input: Box::new(input), predicate }
+        let predicate = compare(CompareOp::Gt, column(0), number(0));
+        keep(input, predicate)
     };
     let condition = Condition { keys: &[0], residual: false, null_equal: false };
     let (mut together, mut alone) = (0, 0);
@@ -219,7 +208,7 @@ fn computed_keys_fail_for_rows_alone_that_come_to_the_join() {
                 let joined = Plan::Join(Box::new(Join { probe, keys, ..*join }));
                 let joined = counted(joined, Some(column(2)));
                 let options = options(device, &[&[TOGETHER, ("index_form", form)], HASHED[turn]]);
-                let got = output(&engine, joined, &sources, &options);
+                let got = run(&engine, joined, &sources, &options);
                 let keys = (-50..850i64).filter(|key| !fails || *key > 0);
                 let keys = keys.map(|key| if fails { 100 / key } else { 100 - key });
                 let found: Vec<i64> = keys.filter(|key| (5..65).contains(key)).collect();
@@ -253,8 +242,8 @@ fn rows_of_any_number_are_looked_up_once_each() {
         let options = options(devices[(turn + way) % devices.len()], &[&[TOGETHER], DIRECT, WAYS[way]]);
         let condition = Condition { keys: &[0], residual: false, null_equal: false };
         let joined = plan(JoinKind::Inner, condition, false);
-        let got = output(&engine, counted(joined, Some(column(2))), &sources, &options);
-        let sum = if found.is_empty() { String::new() } else { sum.to_string() };
+        let got = run(&engine, counted(joined, Some(column(2))), &sources, &options);
+        let sum = if found.is_empty() { "-".into() } else { sum.to_string() };
         assert_eq!(cells(&got), [found.len().to_string(), sum], "{count} {options:?}");
         // Threads that wait for their block in each turn have one row at a time.
         let waits = WAYS[way].contains(&("refill_buffer", "shared"));

@@ -2,25 +2,11 @@
 //! lengths, NULL, with characters of several bytes, beside other conditions, behind and before joins, in warps of several widths; and
 //! their warps are nearly full.
 
+use crate::common::*;
+use crate::plans::{aggregate, filter, join, like};
 use crate::texts;
-
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use crate::common::cases::{covering, facets_and, is_whole};
-use crate::plans::{aggregate, filter, join, like, rows_of, run};
-use crate::texts::{all, contains, keep, matches, mixed, not, number, scan, table, text};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan};
-use kelpie_compile::types::DataType;
-use kelpie_engine::{
-    DeviceChoice, Engine, Forced, PipelineMetrics, QueryOptions, QueryOutput, ShapeChoices, TableSource,
-};
-
-use crate::common::Table;
+use crate::texts::{contains, matches, mixed, number, scan, table, text};
+use kelpie_engine::PipelineMetrics;
 
 /// Conditions whose texts are matched in steps.
 fn conditions() -> Vec<(&'static str, Expr)> {
@@ -70,41 +56,15 @@ fn plans() -> Vec<(String, Plan)> {
     plans.push(("sums".into(), aggregate(kept(0), &[], &sums[..2])));
     plans.push(("two filters".into(), twice()));
     plans.push(("sums of two filters".into(), aggregate(twice(), &[], &sums[..2])));
-    let behind =
-        keep(join(JoinKind::Inner, near(1), filter(scan(0), 0, CompareOp::Lt, 80), &[(3, 3)], false), {
-            let Expr { kind, data_type, nullable } = contains("%c%d%", false);
-            let ExprKind::Like { pattern, negated, case_insensitive, .. } = kind else { panic!("no LIKE") };
-            let input = Box::new(Expr::column(5, DataType::Utf8, true));
-            Expr { kind: ExprKind::Like { input, pattern, negated, case_insensitive }, data_type, nullable }
-        });
+    let joined = join(JoinKind::Inner, near(1), filter(scan(0), 0, CompareOp::Lt, 80), &[(3, 3)], false);
+    let condition = like(&joined, 5, "%c%d%", false);
+    let behind = keep(joined, condition);
     plans.push(("behind a join".into(), aggregate(behind, &[], &[sums[0], (Sum, Some(4), false)])));
     for kind in [JoinKind::Inner, JoinKind::ProbeOuter, JoinKind::BuildSemi] {
         let joined = join(kind, near(1), twice(), &[(3, 3)], false);
         plans.push((format!("before a join, {kind:?}"), aggregate(joined, &[], &sums[..2])));
     }
     plans
-}
-
-fn forced(variants: &[(&str, &str)]) -> Forced {
-    let mut forced = Forced::default();
-    for (axis, value) in variants {
-        forced.set(axis, value).expect("an axis and its value");
-    }
-    forced
-}
-
-fn on_simt(lanes: u32, blocks: u32, variants: &[(&str, &str)]) -> QueryOptions {
-    QueryOptions {
-        device: DeviceChoice::Simt,
-        simt_lanes: lanes,
-        shape: ShapeChoices { blocks: Some(blocks), ..ShapeChoices::default() },
-        variants: forced(variants),
-        ..QueryOptions::default()
-    }
-}
-
-fn has(output: &QueryOutput, (axis, value): (&str, &str)) -> bool {
-    output.metrics.choices().any(|choice| choice.axis.name == axis && choice.value == value)
 }
 
 #[test]
@@ -128,7 +88,7 @@ fn rows_whose_texts_match_are_the_same_rows() {
                         ("expansion", ["packed", "lane", "refill"][other % 3]),
                         ("carried", ["places", "values", "read"][other % 3]),
                     ];
-                    cases.push((size, number, on_simt(lanes, 1 + other as u32 % 2, &variants)));
+                    cases.push((size, number, in_blocks(lanes, 1 + other as u32 % 2, &variants)));
                 }
             }
         }
@@ -139,10 +99,7 @@ fn rows_whose_texts_match_are_the_same_rows() {
     let (mut refilled, mut expected) = (0, HashMap::new());
     for (size, number, options) in cases {
         let (sources, (name, plan)) = (&tables[size], &plans[number]);
-        let expected = expected.entry((size, number)).or_insert_with(|| {
-            let cpu = QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
-            rows_of(&run(&engine, plan, sources, &cpu).batch, false)
-        });
+        let expected = expected.entry((size, number)).or_insert_with(|| rows(&engine, plan, sources, cpu()));
         let output = run(&engine, plan, sources, &options);
         refilled += usize::from(has(&output, ("text_lanes", "refill")));
         assert_eq!(rows_of(&output.batch, false), *expected, "{name}: {options:?}, {size}");
@@ -153,14 +110,11 @@ fn rows_whose_texts_match_are_the_same_rows() {
 /// A GPU's lanes may come apart where the interpreter's do not.
 #[test]
 fn a_gpu_keeps_the_same_rows() {
+    let Some(device) = gpu() else { return };
     let engine = Engine::new();
-    if !kelpie_engine::testing::has_cuda(&engine) {
-        return;
-    }
     let sources = [3000, 60].map(mixed);
     for (number, (name, plan)) in plans().into_iter().enumerate() {
-        let cpu = QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
-        let expected = rows_of(&run(&engine, &plan, &sources, &cpu).batch, false);
+        let expected = rows(&engine, &plan, &sources, cpu());
         for (index, threshold) in ["8", "28", "32"].into_iter().enumerate() {
             let variants = [
                 ("text_lanes", "refill"),
@@ -168,8 +122,7 @@ fn a_gpu_keeps_the_same_rows() {
                 ("lane_refill", ["off", "last", "all"][(index + number) % 3]),
                 ("carried", ["places", "values", "read"][(index + number) % 3]),
             ];
-            let options =
-                QueryOptions { device: DeviceChoice::Cuda, ..on_simt(32, 1 + index as u32, &variants) };
+            let options = QueryOptions { device, ..in_blocks(32, 1 + index as u32, &variants) };
             let output = run(&engine, &plan, &sources, &options);
             assert!(has(&output, variants[0]), "{name}");
             assert_eq!(rows_of(&output.batch, false), expected, "{name}: {variants:?}");
@@ -187,8 +140,8 @@ fn hardly_any_texts() {
         let sources = [table(texts.clone().into_iter()), table(texts.into_iter())];
         for (name, condition) in conditions() {
             let plan = keep(scan(0), condition);
-            let expected = run(&engine, &plan, &sources, &on_simt(32, 1, &[("text_lanes", "lane")]));
-            let options = on_simt(8, 1, &[("text_lanes", "refill")]);
+            let expected = run(&engine, &plan, &sources, in_blocks(32, 1, &[("text_lanes", "lane")]));
+            let options = in_blocks(8, 1, &[("text_lanes", "refill")]);
             let output = run(&engine, &plan, &sources, &options);
             assert_eq!(rows_of(&output.batch, false), rows_of(&expected.batch, false), "{name}");
         }
@@ -202,7 +155,7 @@ fn lanes_match_their_own_texts_by_rule() {
     let engine = Engine::new();
     let sources = [mixed(300), mixed(60)];
     let choice = |condition| {
-        let output = run(&engine, &keep(scan(0), condition), &sources, &on_simt(32, 1, &[]));
+        let output = run(&engine, keep(scan(0), condition), &sources, in_blocks(32, 1, &[]));
         let mut choices = output.metrics.choices();
         choices.find(|choice| choice.axis.name == "text_lanes").expect("a choice").clone()
     };
@@ -210,15 +163,15 @@ fn lanes_match_their_own_texts_by_rule() {
     assert_eq!(own.value, "lane");
     assert_eq!(own.possible().collect::<Vec<_>>(), ["lane", "refill"]);
     assert!(own.reason.contains("not measured on a GPU"), "{}", own.reason);
-    let all = choice(contains("%needle%", false));
-    assert_eq!(all.value, "run");
-    assert_eq!(all.possible().collect::<Vec<_>>(), ["lane", "run", "refill"]);
-    let few = choice(texts::all(vec![number(CompareOp::Lt, 30), contains("%needle%", false)]));
+    let rows = choice(contains("%needle%", false));
+    assert_eq!(rows.value, "run");
+    assert_eq!(rows.possible().collect::<Vec<_>>(), ["lane", "run", "refill"]);
+    let few = choice(all(vec![number(CompareOp::Lt, 30), contains("%needle%", false)]));
     assert_eq!(few.value, "lane");
     assert!(few.reason.contains("few texts"), "{}", few.reason);
     for pattern in ["needle", "needle%", "%needle", "a%b", "a_b"] {
         let plan = keep(scan(0), contains(pattern, false));
-        let output = run(&engine, &plan, &sources, &on_simt(32, 1, &[]));
+        let output = run(&engine, &plan, &sources, in_blocks(32, 1, &[]));
         assert!(output.metrics.choices().all(|choice| choice.axis.name != "text_lanes"), "{pattern}");
     }
 }
@@ -233,22 +186,13 @@ fn sums_hold_all_rows_that_a_lane_may_take() {
     for bits in [31, 32] {
         // As many rows as a thread has by itself, and in turns that bring none, just fit.
         let value = (1_u64 << bits) / (turns as u64 + 4);
-        let schema = Schema::new(vec![
-            ArrowField::new("n", ArrowType::Int64, false),
-            ArrowField::new("a", ArrowType::Utf8, true),
-            ArrowField::new("d", ArrowType::Utf8, false),
-            ArrowField::new("k", ArrowType::Int64, false),
-        ]);
         let columns: Vec<ArrayRef> = vec![
-            Arc::new(Int64Array::from_iter_values((0..rows).map(|row| (value - row as u64 % 2) as i64))),
-            Arc::new(StringArray::from_iter_values(
-                (0..rows).map(|row| format!("{row}{}", "x".repeat(long(row)))),
-            )),
-            Arc::new(StringArray::from_iter_values((0..rows).map(|_| "one"))),
-            Arc::new(Int64Array::from_iter_values((0..rows).map(|_| 1))),
+            longs((0..rows).map(|row| (value - row as u64 % 2) as i64)),
+            texts((0..rows).map(|row| format!("{row}{}", "x".repeat(long(row))))),
+            texts((0..rows).map(|_| "one")),
+            longs((0..rows).map(|_| 1)),
         ];
-        let batch = RecordBatch::try_new(Arc::new(schema), columns).expect("a batch");
-        let sources: [Arc<dyn TableSource>; 1] = [Arc::new(Table(vec![batch]))];
+        let sources = [table_of(&texts::COLUMNS, columns)];
         let kept = keep(scan(0), contains("%y%", true));
         let plan = aggregate(kept, &[3], &[(AggregateFunction::Sum, Some(0), false)]);
         let expected = rows as u64 / 2 * (2 * value - 1);
@@ -259,7 +203,7 @@ fn sums_hold_all_rows_that_a_lane_may_take() {
                 ("group_table", "direct"),
                 ("row_loop", "single"),
             ];
-            let mut options = on_simt(lanes as u32, 1, &variants);
+            let mut options = in_blocks(lanes as u32, 1, &variants);
             options.shape.block_threads = Some(lanes as u32);
             let output = run(&Engine::new(), &plan, &sources, &options);
             assert!(has(&output, variants[0]) && has(&output, variants[1]), "{texts}");
@@ -300,7 +244,7 @@ fn warps_that_match_texts_are_nearly_full() {
             ];
             let variants =
                 if texts == "lane" { [&variants[..1], &variants[2..]].concat() } else { variants.into() };
-            let output = run(&Engine::new(), &plan, &sources, &on_simt(32, 1, &variants));
+            let output = run(&Engine::new(), &plan, &sources, in_blocks(32, 1, &variants));
             assert!(has(&output, ("text_lanes", texts)));
             (rows_of(&output.batch, false), lanes_in_loop(&output.metrics.pipelines[0]))
         };

@@ -1,86 +1,51 @@
 //! The meter counts what kernels really access, by what the memory is for, and changes no result.
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{
-    Accessed, CancelToken, DeviceChoice, Engine, MacroModel, MicroModel, Query, QueryMetrics, QueryOptions,
-    Resolution, Traffic, Transfer,
-};
+use crate::common::*;
+use kelpie_engine::{Accessed, Traffic, Transfer};
 
 const ROWS: u64 = 10_000;
 
+const COLUMNS: [Column; 3] =
+    [("x", DataType::Int32, false), ("y", DataType::Int64, false), ("k", DataType::Int64, false)];
+
 /// `x`: 0.. in steps that take 4 bytes; `y`: 8 bytes; `k`: 100 values.
 fn table() -> Arc<Table> {
-    let schema = Arc::new(Schema::new(vec![
-        ArrowField::new("x", ArrowType::Int32, false),
-        ArrowField::new("y", ArrowType::Int64, false),
-        ArrowField::new("k", ArrowType::Int64, false),
-    ]));
     let rows = 0..ROWS as i64;
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int32Array::from_iter_values(rows.clone().map(|row| row as i32 * 200_000))),
-        Arc::new(Int64Array::from_iter_values(rows.clone().map(|row| (row - 5_000) << 40))),
-        Arc::new(Int64Array::from_iter_values(rows.map(|row| row % 100))),
+    let columns = vec![
+        ints(rows.clone().map(|row| row as i32 * 200_000)),
+        longs(rows.clone().map(|row| (row - 5_000) << 40)),
+        longs(rows.map(|row| row % 100)),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(schema, columns).unwrap()]))
+    table_of(&COLUMNS, columns)
 }
 
 fn scan(columns: &[usize]) -> Plan {
-    let all = [("x", DataType::Int32), ("y", DataType::Int64), ("k", DataType::Int64)];
-    let field = |column: &usize| {
-        let (name, data_type) = all[*column].clone();
-        Field { name: name.into(), data_type, nullable: false }
-    };
-    let fields = columns.iter().map(field).collect();
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns: columns.to_vec(), fields })
-}
-
-fn column(plan: &Plan, index: usize) -> Expr {
-    Expr::column(index, plan.fields()[index].data_type.clone(), false)
+    let own: Vec<Column> = columns.iter().map(|column| COLUMNS[*column].clone()).collect();
+    Plan::Scan(Scan { source: 0, table: "t".into(), columns: columns.to_vec(), fields: fields_of(&own) })
 }
 
 /// The first so many rows, by the first column, which is `x`.
 fn first(rows: i128, input: Plan) -> Plan {
-    let value = Expr::literal(Literal::Int(rows * 200_000), DataType::Int32);
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(&input, 0)), Box::new(value));
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
-    Plan::Filter { input: Box::new(input), predicate }
+    let predicate = compare_with(CompareOp::Lt, column(&input, 0), rows * 200_000);
+    keep(input, predicate)
 }
 
 fn sum(input: Plan, keys: &[usize], argument: usize) -> Plan {
-    let field = Field { name: "sum".into(), data_type: DataType::Int64, nullable: true };
-    let argument = Some(column(&input, argument));
-    let sum = Aggregate { function: AggregateFunction::Sum, argument, distinct: false, field };
-    let keys: Vec<Expr> = keys.iter().map(|key| column(&input, *key)).collect();
-    let names = vec![String::new(); keys.len() + 1];
-    Plan::Aggregate { input: Box::new(input), keys, aggregates: vec![sum], names }
+    let sum = of_longs(AggregateFunction::Sum, Some(column(&input, argument)));
+    let keys = keys.iter().map(|key| column(&input, *key)).collect();
+    groups_of(input, keys, vec![sum])
 }
 
 fn devices() -> Vec<QueryOptions> {
-    let mut all = Vec::new();
-    let mut devices = vec![(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
-    if kelpie_engine::testing::has_cuda(&Engine::new()) {
-        devices.push((DeviceChoice::Cuda, 32));
-    }
-    for (device, simt_lanes) in devices {
-        for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
-            let options = QueryOptions { device, simt_lanes, micro_model, ..QueryOptions::default() };
-            all.push(QueryOptions { meter: true, ..options });
-        }
-    }
-    all
+    let is_wanted = |options: &QueryOptions| {
+        matches!(options.micro_model, MicroModel::Pipelined | MicroModel::Resolution)
+    };
+    let metered = |options| QueryOptions { meter: true, ..options };
+    models(&lanes()).into_iter().filter(is_wanted).map(metered).collect()
 }
 
 fn run(engine: &Engine, plan: &Plan, options: &QueryOptions) -> (RecordBatch, QueryMetrics) {
-    let query = Query { plan: plan.clone(), sources: vec![table() as _], options: options.clone() };
-    let output = engine.execute(&query, &CancelToken::default()).expect("an answer");
+    let output = crate::common::run(engine, plan, &table(), options);
     (output.batch, output.metrics)
 }
 
@@ -142,13 +107,13 @@ fn tables_and_stores_are_told_apart() {
         let (build, probe) = (first(50, scan(&[0, 2])), scan(&[2, 1]));
         let keys = vec![(column(&build, 1), column(&probe, 0))];
         let kind = JoinKind::Inner;
-        let join = Join { build, probe, kind, keys, residual: None, null_equal: false, null_aware: false };
+        let join = join_of(kind, build, probe, keys);
         let joined = traffic(&sum(Plan::Join(Box::new(join)), &[], 3), &options);
         assert!(joined.table.written >= 50 * 4 && joined.table.read > 0, "{options:?}: {joined:?}");
 
         let input = scan(&[1]);
-        let key = SortKey { expr: column(&input, 0), descending: true, nulls_first: false };
-        let sorted = Plan::Sort { input: Box::new(input), keys: vec![key], fetch: None };
+        let key = sort_key(column(&input, 0), true, false);
+        let sorted = sorted(input, vec![key], None);
         // Not the host's: rows and keys are stored, and sorted by kernels around the pipelines.
         let options = QueryOptions { host_sort_rows: Some(0), ..options };
         let sorted = traffic(&sorted, &options);
@@ -168,7 +133,7 @@ fn places_that_no_row_has_are_left_out() {
         let residual = Some(Expr { kind, data_type: DataType::Boolean, nullable: false });
         let keys = Vec::new();
         let kind = JoinKind::Inner;
-        let join = Join { build, probe, kind, keys, residual, null_equal: false, null_aware: false };
+        let join = Join { residual, ..join_of(kind, build, probe, keys) };
         let traffic = traffic(&sum(Plan::Join(Box::new(join)), &[], 1), &options);
         let read = traffic.table.read + traffic.store.read;
         assert!(read <= ROWS * 32, "{options:?}: {traffic:?}");

@@ -1,57 +1,25 @@
 //! The micro models give equal rows: a table of plans under every model and resolution, on the CPU and on the interpreter.
 
-use std::collections::HashMap;
-
-use crate::common::cases::{covering, facets_and};
-use crate::plans::{aggregate, filter, join, plans, project, rows_of, run, scan, table};
-use arrow::array::AsArray;
-use kelpie_compile::expr::CompareOp;
+use crate::common::*;
+use crate::plans::{aggregate, filter, join, plans, project, scan, table};
 use kelpie_compile::plan::AggregateFunction::Count;
 use kelpie_compile::plan::JoinKind::Inner;
-use kelpie_compile::plan::Plan;
-use kelpie_engine::{DeviceChoice, Engine, MacroModel, MicroModel, QueryOptions, Resolution, Transfer};
-
-/// The CPU, the interpreter with 32 lanes and with 4, and a GPU where there is one.
-fn devices() -> Vec<(DeviceChoice, u32)> {
-    let mut all = vec![(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 32), (DeviceChoice::Simt, 4)];
-    if kelpie_engine::testing::has_cuda(&Engine::new()) {
-        all.push((DeviceChoice::Cuda, 32));
-    }
-    all
-}
+use kelpie_engine::Transfer;
 
 fn options() -> Vec<QueryOptions> {
-    let mut all = Vec::new();
-    for micro_model in MicroModel::ALL {
-        for resolution in Resolution::ALL {
-            for (device, simt_lanes) in devices() {
-                // A sort is the host's unless that is forbidden.
-                let host_sort_rows = Some(0);
-                let default = QueryOptions::default();
-                all.push(QueryOptions {
-                    device,
-                    micro_model,
-                    resolution,
-                    simt_lanes,
-                    host_sort_rows,
-                    ..default
-                });
-            }
-        }
-    }
-    all
+    let with = |resolution| {
+        // A sort is the host's unless that is forbidden.
+        let more = move |options| QueryOptions { resolution, host_sort_rows: Some(0), ..options };
+        models(&lanes()).into_iter().map(more)
+    };
+    Resolution::ALL.into_iter().flat_map(with).collect()
 }
 
 /// Every plan over tables of so many rows gives the same rows under all options, also when it runs again.
 fn compare_models(sizes: [usize; 2], plans: &[(String, Plan, bool)], all: &[QueryOptions], most: usize) {
     let engine = Engine::new();
     let sources = sizes.map(table);
-    let reference = QueryOptions {
-        device: DeviceChoice::Cpu,
-        micro_model: MicroModel::Pipelined,
-        threads: Some(1),
-        ..QueryOptions::default()
-    };
+    let reference = QueryOptions { micro_model: MicroModel::Pipelined, threads: Some(1), ..cpu() };
     let cases = (0..plans.len()).flat_map(|plan| all.iter().map(move |options| (plan, options)));
     // Joins of a kind differ in their keys.
     let kind = |plan: &usize| plans[*plan].0.split(" on [").next();
@@ -118,20 +86,12 @@ fn results_that_are_written_to_the_host() {
     let groups = aggregate(scan(0), &[1], &[(Count, None, false)]);
     let plans = [("a scan", scan(0)), ("a join", joined), ("groups", groups)];
     let plans = plans.map(|(name, plan)| (name.to_string(), plan, false));
-    let all: Vec<QueryOptions> = devices()
-        .into_iter()
-        .flat_map(|(device, simt_lanes)| {
-            [MacroModel::default(), MacroModel::RunToFinish, MacroModel::Batch].map(|macro_model| {
-                QueryOptions {
-                    device,
-                    simt_lanes,
-                    macro_model,
-                    transfer: Transfer::ZeroCopy,
-                    ..QueryOptions::default()
-                }
-            })
-        })
-        .collect();
+    let moves = [MacroModel::default(), MacroModel::RunToFinish, MacroModel::Batch];
+    let with = |device| {
+        let options = QueryOptions { transfer: Transfer::ZeroCopy, ..on_lanes(device, &[]) };
+        moves.map(|macro_model| QueryOptions { macro_model, ..options.clone() })
+    };
+    let all: Vec<QueryOptions> = lanes().into_iter().flat_map(with).collect();
     compare_models([20_000, 50], &plans, &all, 12);
 }
 
@@ -141,9 +101,9 @@ fn rows_keep_the_order_of_the_source() {
     let sources = [table(5_000), table(0)];
     let plan = project(filter(scan(0), 1, CompareOp::Ge, 100), &[1, 3], 1);
     for micro_model in [MicroModel::OperatorAtATime, MicroModel::MultiPass] {
-        let options = QueryOptions { device: DeviceChoice::Cpu, micro_model, ..QueryOptions::default() };
+        let options = QueryOptions { micro_model, ..cpu() };
         let output = run(&engine, &plan, &sources, &options);
-        let first = output.batch.column(0).as_primitive::<arrow::datatypes::Int32Type>();
+        let first = output.batch.column(0).as_primitive::<Int32Type>();
         assert!(first.values().iter().copied().eq(100..5_000), "{micro_model:?}");
     }
 }
@@ -155,7 +115,7 @@ fn pipelines_show_what_they_materialise() {
     let inner = join(Inner, scan(1), filter(scan(0), 1, CompareOp::Lt, 90), &[(1, 1)], false);
     let plan = aggregate(inner, &[2], &[(Count, None, false)]);
     let names = |micro_model| {
-        let options = QueryOptions { device: DeviceChoice::Cpu, micro_model, ..QueryOptions::default() };
+        let options = QueryOptions { micro_model, ..cpu() };
         let output = run(&engine, &plan, &sources, &options);
         output.metrics.pipelines.into_iter().map(|pipeline| pipeline.name).collect::<Vec<_>>()
     };

@@ -1,38 +1,20 @@
 //! Near copies of groups that a block finds by their keys: the groups of a plain evaluation in blocks and warps of several sizes, and rows
 //! whose group has a copy do not touch the table of all groups.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::Expr;
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::shape::ShapeChoices;
-use kelpie_compile::types::{DataType, Field};
+use crate::common::*;
 use kelpie_device::Accessed;
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, Forced, MicroModel, Query, QueryOptions, QueryOutput,
-};
 
 const PACKED: usize = 0;
 const WIDE: usize = 1;
 const TEXT: usize = 2;
 const VALUE: usize = 3;
 
-fn fields() -> Vec<Field> {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    vec![
-        field("packed", DataType::Int64, true),
-        field("wide", DataType::Int64, true),
-        field("text", DataType::Utf8, true),
-        field("value", DataType::Int64, true),
-    ]
-}
+const COLUMNS: [Column; 4] = [
+    ("packed", DataType::Int64, true),
+    ("wide", DataType::Int64, true),
+    ("text", DataType::Utf8, true),
+    ("value", DataType::Int64, true),
+];
 
 /// The groups of rows, each with a key of every kind: group 0 has the NULLs.
 fn table(groups: &[i64]) -> Arc<Table> {
@@ -45,69 +27,39 @@ fn table(groups: &[i64]) -> Arc<Table> {
     let columns: Vec<ArrayRef> = vec![
         Arc::new(keys(1_000_003)),
         Arc::new(keys(0x5851_f42d_4c95_7f2d)),
-        Arc::new(StringArray::from_iter(texts)),
-        Arc::new(Int64Array::from_iter(values)),
+        maybe_texts(texts),
+        maybe_longs(values),
     ];
-    let types = [ArrowType::Int64, ArrowType::Int64, ArrowType::Utf8, ArrowType::Int64];
-    let schema = fields().into_iter().zip(types);
-    let schema: Vec<_> =
-        schema.map(|(field, own)| ArrowField::new(field.name, own, field.nullable)).collect();
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(Schema::new(schema)), columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
 fn plan(keys: &[usize], is_set: bool) -> Plan {
-    let fields = fields();
-    let column = |index: usize| Expr::column(index, fields[index].data_type.clone(), fields[index].nullable);
-    let aggregate = |function, argument: Option<usize>| Aggregate {
-        function,
-        argument: argument.map(column),
-        distinct: false,
-        field: Field { name: "a".into(), data_type: DataType::Int64, nullable: true },
-    };
-    let aggregates = match is_set {
-        true => Vec::new(),
-        false => vec![
-            aggregate(AggregateFunction::Count, None),
-            aggregate(AggregateFunction::Sum, Some(VALUE)),
-            aggregate(AggregateFunction::Max, Some(VALUE)),
-        ],
-    };
-    let scan = Scan { source: 0, table: "t".into(), columns: (0..4).collect(), fields: fields.clone() };
-    let names = vec![String::new(); keys.len() + aggregates.len()];
-    let keys = keys.iter().copied().map(column).collect();
-    Plan::Aggregate { input: Box::new(Plan::Scan(scan)), keys, aggregates, names }
-}
-
-fn text(array: &ArrayRef, row: usize) -> String {
-    match array.is_null(row) {
-        true => "NULL".into(),
-        false => array_value_to_string(array, row).expect("a value"),
-    }
+    let column = |index: usize| column_of(&COLUMNS, index);
+    let aggregates = vec![
+        of_longs(AggregateFunction::Count, None),
+        of_longs(AggregateFunction::Sum, Some(column(VALUE))),
+        of_longs(AggregateFunction::Max, Some(column(VALUE))),
+    ];
+    let aggregates = if is_set { Vec::new() } else { aggregates };
+    groups_of(scan_of(0, &COLUMNS), keys.iter().copied().map(column).collect(), aggregates)
 }
 
 fn expected(table: &RecordBatch, keys: &[usize], is_set: bool) -> Vec<String> {
     let mut groups: BTreeMap<Vec<String>, (usize, Vec<i64>)> = BTreeMap::new();
     let values = table.column(VALUE).as_any().downcast_ref::<Int64Array>().expect("integers");
     for row in 0..table.num_rows() {
-        let key = keys.iter().map(|key| text(table.column(*key), row)).collect();
+        let key = keys.iter().map(|key| cell(table.column(*key), row)).collect();
         let (count, some) = groups.entry(key).or_default();
         *count += 1;
         some.extend((!values.is_null(row)).then(|| values.value(row)));
     }
-    let or_null = |value: Option<i64>| value.map_or("NULL".into(), |value| value.to_string());
+    let or_null = |value: Option<i64>| value.map_or("-".into(), |value| value.to_string());
     let row = |(key, (count, some)): (Vec<String>, (usize, Vec<i64>))| {
         let sum = or_null((!some.is_empty()).then(|| some.iter().sum()));
-        let all = format!("{} {count} {sum} {}", key.join(" "), or_null(some.iter().max().copied()));
-        if is_set { key.join(" ") } else { all }
+        let all = format!("{}|{count}|{sum}|{}", key.join("|"), or_null(some.iter().max().copied()));
+        if is_set { key.join("|") } else { all }
     };
     let mut rows: Vec<String> = groups.into_iter().map(row).collect();
-    rows.sort_unstable();
-    rows
-}
-
-fn rows_of(batch: &RecordBatch) -> Vec<String> {
-    let row = |row| batch.columns().iter().map(|column| text(column, row)).collect::<Vec<_>>().join(" ");
-    let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
     rows.sort_unstable();
     rows
 }
@@ -116,24 +68,10 @@ fn rows_of(batch: &RecordBatch) -> Vec<String> {
 type Shape = (u32, u32, u32);
 
 fn options((lanes, threads, blocks): Shape, search: &str, forced: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
     let near = [("group_table", "hash"), ("near_groups", "256"), ("near_search", search)];
-    for (axis, value) in near.iter().chain(forced) {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions {
-        device: DeviceChoice::Simt,
-        simt_lanes: lanes,
-        shape: ShapeChoices { blocks: Some(blocks), block_threads: Some(threads), ..ShapeChoices::default() },
-        micro_model: MicroModel::Resolution,
-        variants,
-        ..QueryOptions::default()
-    }
-}
-
-fn run(plan: &Plan, source: &Arc<Table>, options: &QueryOptions) -> QueryOutput {
-    let query = Query { plan: plan.clone(), sources: vec![source.clone() as _], options: options.clone() };
-    Engine::new().execute(&query, &CancelToken::default()).expect("an answer")
+    let mut options = in_blocks(lanes, blocks, &[&near, forced].concat());
+    options.shape.block_threads = Some(threads);
+    options
 }
 
 /// Groups of rows: one, few, more than copies, all different, and one of nine of ten rows.
@@ -176,8 +114,8 @@ fn groups_are_those_of_a_plain_evaluation() {
     for (number, keys, is_set, options) in cases {
         let source = &tables[number];
         let expected = expected(&source.0[0], keys, is_set);
-        let output = run(&plan(keys, is_set), source, &options);
-        assert!(rows_of(&output.batch) == expected, "{number} {keys:?} {options:?}");
+        let output = run(&Engine::new(), plan(keys, is_set), source, &options);
+        assert!(rows_of(&output.batch, false) == expected, "{number} {keys:?} {options:?}");
         let mut choices = output.metrics.choices();
         let search = choices.find(|choice| choice.axis.name == "near_search");
         // Many texts have no codes.
@@ -190,7 +128,7 @@ fn groups_are_those_of_a_plain_evaluation() {
 fn of_table(keys: &[usize], source: &Arc<Table>, shape: Shape, search: &str) -> Accessed {
     let options =
         QueryOptions { meter: true, ..options(shape, search, &[("segments", "off"), ("group_parts", "1")]) };
-    let output = run(&plan(keys, false), source, &options);
+    let output = run(&Engine::new(), plan(keys, false), source, &options);
     let fills = output.metrics.pipelines.iter().find(|pipeline| pipeline.name.contains("near copies"));
     fills.and_then(|pipeline| pipeline.traffic).expect("counts").table
 }

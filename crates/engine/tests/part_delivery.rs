@@ -2,19 +2,7 @@
 //! has, and what a plain evaluation gives; keys of several kinds with NULLs, empty and long texts, rows that are all equal or all
 //! different, parts that have more rows than their places, or than a worker's table has room for.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::{covering, facets, facets_and};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::Expr;
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{CancelToken, DeviceChoice, Engine, Query, QueryOptions, QueryOutput};
+use crate::common::*;
 
 /// A key of the groups, and a value: a number and a text each, which may be NULL, and a number that is not.
 type Row = (Option<i64>, Option<String>, i64);
@@ -23,56 +11,36 @@ const NUMBER: usize = 0;
 const TEXT: usize = 1;
 const OTHER: usize = 2;
 
-fn fields() -> Vec<Field> {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    vec![
-        field("number", DataType::Int64, true),
-        field("text", DataType::Utf8, true),
-        field("other", DataType::Int64, false),
-    ]
-}
+const COLUMNS: [Column; 3] =
+    [("number", DataType::Int64, true), ("text", DataType::Utf8, true), ("other", DataType::Int64, false)];
 
 fn column(index: usize) -> Expr {
-    let field = &fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
+    column_of(&COLUMNS, index)
 }
 
 fn table(rows: &[Row]) -> Arc<Table> {
     let arrays: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.0))),
-        Arc::new(StringArray::from_iter(rows.iter().map(|row| row.1.as_deref()))),
-        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.2))),
+        maybe_longs(rows.iter().map(|row| row.0)),
+        maybe_texts(rows.iter().map(|row| row.1.as_deref())),
+        longs(rows.iter().map(|row| row.2)),
     ];
-    let types = [ArrowType::Int64, ArrowType::Utf8, ArrowType::Int64];
-    let own = fields().into_iter().zip(types);
-    let own = own.map(|(field, data_type)| ArrowField::new(&field.name, data_type, field.nullable));
-    let schema = Arc::new(Schema::new(own.collect::<Vec<_>>()));
-    Arc::new(Table(vec![RecordBatch::try_new(schema, arrays).expect("a batch")]))
+    table_of(&COLUMNS, arrays)
 }
 
 /// The distinct combinations of some columns.
 fn distinct(keys: &[usize]) -> Plan {
-    let columns = (0..fields().len()).collect();
-    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields: fields() });
-    let names = keys.iter().map(|key| fields()[*key].name.clone()).collect();
-    let keys = keys.iter().map(|key| column(*key)).collect();
-    Plan::Aggregate { input: Box::new(scan), keys, aggregates: Vec::new(), names }
+    groups_of(scan_of(0, &COLUMNS), keys.iter().map(|key| column(*key)).collect(), Vec::new())
 }
 
 /// Of each value of the first column, how many distinct values the others have that are not NULL in the last of them, and how many rows
 /// these combinations are.
 fn counted(keys: &[usize]) -> Plan {
-    let input = Box::new(distinct(keys));
-    let count = |name: &str, argument| {
-        let field = Field { name: name.into(), data_type: DataType::Int64, nullable: false };
-        Aggregate { function: AggregateFunction::Count, argument, distinct: false, field }
-    };
     let key = |place: usize| {
-        let field = &fields()[keys[place]];
-        Expr::column(place, field.data_type.clone(), field.nullable)
+        let (_, data_type, nullable) = COLUMNS[keys[place]].clone();
+        Expr::column(place, data_type, nullable)
     };
-    let aggregates = vec![count("values", Some(key(keys.len() - 1))), count("rows", None)];
-    Plan::Aggregate { input, keys: vec![key(0)], aggregates, names: vec!["key".into()] }
+    let count = |argument| of_longs(AggregateFunction::Count, argument);
+    groups_of(distinct(keys), vec![key(0)], vec![count(Some(key(keys.len() - 1))), count(None)])
 }
 
 fn cells(row: &Row) -> [Option<String>; 3] {
@@ -102,11 +70,8 @@ fn expected(rows: &[Row], keys: &[usize]) -> [Vec<String>; 2] {
 }
 
 fn options(threads: usize, forced: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = kelpie_engine::Forced::default();
-    for (axis, value) in [("group_table", "hash")].iter().chain(forced) {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device: DeviceChoice::Cpu, threads: Some(threads), variants, ..QueryOptions::default() }
+    let forced = [&[("group_table", "hash")], forced].concat();
+    QueryOptions { threads: Some(threads), ..on(DeviceChoice::Cpu, &forced) }
 }
 
 fn run(
@@ -115,29 +80,12 @@ fn run(
     table: &Arc<Table>,
     options: &QueryOptions,
 ) -> (Vec<String>, QueryOutput) {
-    let query = Query { plan: plan.clone(), sources: vec![Arc::clone(table) as _], options: options.clone() };
-    let output = engine.execute(&query, &CancelToken::default());
-    let output = output.unwrap_or_else(|error| panic!("{error}: {options:?}"));
-    let batch = &output.batch;
-    let cell = |column: &ArrayRef, row: usize| {
-        (!column.is_null(row)).then(|| array_value_to_string(column, row).expect("prints"))
-    };
-    let row = |row| told(batch.columns().iter().map(|column| cell(column, row)));
-    let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
-    rows.sort();
-    (rows, output)
+    let output = crate::common::run(engine, plan, table, options);
+    (rows_of(&output.batch, false), output)
 }
 
 fn delivery(output: &QueryOutput) -> Option<&'static str> {
-    output.metrics.choices().find(|choice| choice.axis.name == "part_delivery").map(|choice| choice.value)
-}
-
-fn random(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    }
+    chosen(output, "part_delivery").first().copied()
 }
 
 /// Rows of `values` numbers and as many texts, every eleventh of which is NULL; of each `heavy` rows all but one are equal.

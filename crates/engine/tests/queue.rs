@@ -2,39 +2,23 @@
 //! front of every kind of sink, through a queue that has room and through one that is full, in blocks that stream, and where the
 //! stage has run before. And where one key has all matches, no warp is left with them.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use crate::common::*;
+use crate::plans::{aggregate, filter, join, project};
+use kelpie_engine::{PipelineMetrics, Transfer};
 
-use crate::common::cases::{covering, facets_and, is_whole};
-use crate::plans::{aggregate, filter, join, project, rows_of, run, try_run};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::testing::gpu;
-use kelpie_engine::{
-    DeviceChoice, Engine, EngineError, Forced, MacroModel, PipelineMetrics, QueryError, QueryOptions,
-    QueryOutput, ShapeChoices, TableSource, Transfer,
-};
-
-use crate::common::Table;
-
-/// The type of the decimals: what is made of them is carried in 128 bits.
-const DECIMAL: (u8, i8) = (20, 2);
+const COLUMNS: [Column; 6] = [
+    ("k", DataType::Int64, true),
+    ("n", DataType::Int32, false),
+    ("s", DataType::Utf8, false),
+    ("u", DataType::Utf8, true),
+    // What is made of these is carried in 128 bits.
+    ("d", DataType::Decimal128 { precision: 20, scale: 2 }, false),
+    ("f", DataType::Float64, true),
+];
 
 /// `k`: a key, of which one has half of the rows, another a quarter, some are NULL, and the rest are of their own; `n`: `0..rows`; `s`,
 /// `u`: texts; `d`: decimals; `f`: doubles, some NULL.
 fn skewed(rows: usize) -> Arc<dyn TableSource> {
-    let schema = Schema::new(vec![
-        ArrowField::new("k", ArrowType::Int64, true),
-        ArrowField::new("n", ArrowType::Int32, false),
-        ArrowField::new("s", ArrowType::Utf8, false),
-        ArrowField::new("u", ArrowType::Utf8, true),
-        ArrowField::new("d", ArrowType::Decimal128(DECIMAL.0, DECIMAL.1), false),
-        ArrowField::new("f", ArrowType::Float64, true),
-    ]);
     let key = |row: usize| match row * 5 % 8 {
         0..4 => Some(1),
         4 | 5 => Some(2),
@@ -42,30 +26,19 @@ fn skewed(rows: usize) -> Arc<dyn TableSource> {
         _ => Some(row as i64),
     };
     let all = 0..rows;
-    let decimals = Decimal128Array::from_iter_values(all.clone().map(|row| row as i128 * 1_000_000_007));
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter(all.clone().map(key))),
-        Arc::new(Int32Array::from_iter_values(all.clone().map(|row| row as i32))),
-        Arc::new(StringArray::from_iter_values(all.clone().map(|row| ["x", "", "zß", "long text"][row % 4]))),
-        Arc::new(StringArray::from_iter(all.clone().map(|row| key(row).map(|key| format!("key é {key}"))))),
-        Arc::new(decimals.with_precision_and_scale(DECIMAL.0, DECIMAL.1).expect("a decimal")),
+        maybe_longs(all.clone().map(key)),
+        ints(all.clone().map(|row| row as i32)),
+        texts(all.clone().map(|row| ["x", "", "zß", "long text"][row % 4])),
+        maybe_texts(all.clone().map(|row| key(row).map(|key| format!("key é {key}")))),
+        decimals(all.clone().map(|row| row as i128 * 1_000_000_007), 20, 2),
         Arc::new(Float64Array::from_iter(all.map(|row| (row % 5 > 0).then_some(row as f64 / 4.0)))),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
 fn scan(source: usize) -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let (precision, scale) = DECIMAL;
-    let fields = vec![
-        field("k", DataType::Int64, true),
-        field("n", DataType::Int32, false),
-        field("s", DataType::Utf8, false),
-        field("u", DataType::Utf8, true),
-        field("d", DataType::Decimal128 { precision, scale }, false),
-        field("f", DataType::Float64, true),
-    ];
-    Plan::Scan(Scan { source, table: "t".into(), columns: (0..6).collect(), fields })
+    scan_of(source, &COLUMNS)
 }
 
 /// The rows of a table whose number is below.
@@ -121,29 +94,10 @@ fn plans() -> Vec<(String, Plan)> {
     plans
 }
 
-fn forced(variants: &[(&str, &str)]) -> Forced {
-    let mut forced = Forced::default();
-    for (axis, value) in variants {
-        forced.set(axis, value).expect("an axis and its value");
-    }
-    forced
-}
-
-fn cpu() -> QueryOptions {
-    QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() }
-}
-
 /// The interpreter, with warps of so many lanes in so many blocks.
 fn simt(lanes: u32, blocks: u32, variants: &[(&str, &str)]) -> QueryOptions {
     // The rules would build the side without frequent keys, past which rows have few matches.
-    let variants = [&[("build_side", "written")][..], variants].concat();
-    QueryOptions {
-        device: DeviceChoice::Simt,
-        simt_lanes: lanes,
-        shape: ShapeChoices { blocks: Some(blocks), ..ShapeChoices::default() },
-        variants: forced(&variants),
-        ..QueryOptions::default()
-    }
+    in_blocks(lanes, blocks, &[&[("build_side", "written")], variants].concat())
 }
 
 fn queued(output: &QueryOutput) -> u64 {
@@ -184,7 +138,7 @@ fn queued_matches_are_the_same_matches() {
         let (sources, (name, plan)) = (&tables[size], &plans[number]);
         let expected = expected
             .entry((size, number))
-            .or_insert_with(|| rows_of(&run(&engine, plan, sources, &cpu()).batch, false));
+            .or_insert_with(|| rows_of(&run(&engine, plan, sources, cpu()).batch, false));
         let output = run(&engine, plan, sources, &options);
         assert_eq!(rows_of(&output.batch, false), *expected, "{name}: {options:?}, {size}");
         let pieces = queued(&output);
@@ -205,7 +159,7 @@ fn a_gpu_queues_the_same_matches() {
     let (engine, sources) = (Engine::new(), [skewed(2000), skewed(900)]);
     let mut pieces = 0;
     for (index, (name, plan)) in plans().into_iter().enumerate() {
-        let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+        let expected = rows_of(&run(&engine, &plan, &sources, cpu()).batch, false);
         for (number, expansion) in ["packed", "warp", "staged"].into_iter().enumerate() {
             let refill = ["off", "last", "all"][(index + number) % 3];
             let variants = [("queue_matches", "2"), ("expansion", expansion), ("lane_refill", refill)];
@@ -224,9 +178,9 @@ fn narrow_warps() {
     let engine = Engine::new();
     let sources = [skewed(170), skewed(90)];
     for (name, plan) in plans().into_iter().step_by(4) {
-        let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+        let expected = rows_of(&run(&engine, &plan, &sources, cpu()).batch, false);
         for lanes in [1, 2] {
-            let output = run(&engine, &plan, &sources, &simt(lanes, 3, &[("queue_matches", "2")]));
+            let output = run(&engine, &plan, &sources, simt(lanes, 3, &[("queue_matches", "2")]));
             assert_eq!(rows_of(&output.batch, false), expected, "{name} in warps of {lanes}");
             assert!(lanes > 1 || queued(&output) == 0, "{name}");
         }
@@ -241,10 +195,10 @@ fn a_full_queue_leaves_rows_to_their_warps() {
     let plan = aggregate(joined, &[2, 8], &[(AggregateFunction::Count, None, false)]);
     for lanes in [2, 4] {
         let engine = Engine::new();
-        let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+        let expected = rows_of(&run(&engine, &plan, &sources, cpu()).batch, false);
         let mut pieces = Vec::new();
         for _ in 0..4 {
-            let output = run(&engine, &plan, &sources, &simt(lanes, 1, &[("queue_matches", "2")]));
+            let output = run(&engine, &plan, &sources, simt(lanes, 1, &[("queue_matches", "2")]));
             assert_eq!(rows_of(&output.batch, false), expected, "in warps of {lanes}");
             pieces.push(queued(&output));
         }
@@ -259,7 +213,7 @@ fn drains_grow_and_fail() {
     let sources = [skewed(2), skewed(30_000)];
     let joined = join(JoinKind::Inner, scan(1), scan(0), &[(0, 0)], false);
     let plan = aggregate(joined.clone(), &[1, 2], &[(AggregateFunction::Count, None, false)]);
-    let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+    let expected = rows_of(&run(&engine, &plan, &sources, cpu()).batch, false);
     // Of the first table's slots a quarter may be taken, which is fewer than there are groups.
     let table = [("group_table", "hash"), ("slot_fill", "25"), ("group_parts", "1")];
     let options = simt(8, 2, &[&[("queue_matches", "32")], &table[..]].concat());
@@ -271,7 +225,7 @@ fn drains_grow_and_fail() {
     }
     // A match of a frequent key has the number 8,996.
     let number = Box::new(Expr::column(1, DataType::Int32, false));
-    let last = Box::new(Expr::literal(Literal::Int(8996), DataType::Int32));
+    let last = Box::new(literal(8996, DataType::Int32));
     let arithmetic =
         |op, a, b| Expr { kind: ExprKind::Arithmetic(op, a, b), data_type: DataType::Int32, nullable: false };
     let difference = Box::new(arithmetic(ArithmeticOp::Subtract, number, last.clone()));
@@ -291,7 +245,7 @@ fn blocks_have_queues_of_their_own() {
     let sources = [skewed(6000), skewed(40)];
     let joined = join(JoinKind::Inner, scan(1), scan(0), &[(0, 0)], false);
     let plan = aggregate(joined, &[3, 8], &[(AggregateFunction::Count, None, false)]);
-    let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+    let expected = rows_of(&run(&engine, &plan, &sources, cpu()).batch, false);
     for transfer in [Transfer::Copy, Transfer::ZeroCopy] {
         let options = QueryOptions {
             macro_model: MacroModel::Batch,
@@ -309,20 +263,9 @@ fn blocks_have_queues_of_their_own() {
     }
 }
 
-/// A table of one column of keys.
-fn keys(keys: impl Iterator<Item = i64>) -> Arc<dyn TableSource> {
-    let schema = Schema::new(vec![ArrowField::new("k", ArrowType::Int64, true)]);
-    let column: ArrayRef = Arc::new(Int64Array::from_iter(keys.map(Some)));
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), vec![column]).expect("a batch")]))
-}
-
 /// The sum of the probe side's keys over a join on the only column of two tables.
 fn sum_of_matches() -> Plan {
-    let one = |source| {
-        let fields = vec![Field { name: "k".into(), data_type: DataType::Int64, nullable: true }];
-        Plan::Scan(Scan { source, table: "t".into(), columns: vec![0], fields })
-    };
-    let joined = join(JoinKind::Inner, one(0), one(1), &[(0, 0)], false);
+    let joined = join(JoinKind::Inner, scan_of(0, &KEY), scan_of(1, &KEY), &[(0, 0)], false);
     aggregate(joined, &[], &[(AggregateFunction::Sum, Some(1), false)])
 }
 
@@ -335,19 +278,19 @@ fn probe(output: &QueryOutput) -> &PipelineMetrics {
 #[test]
 fn a_frequent_key_is_no_warps_alone() {
     let (build, warps) = (12_000, 6);
-    let one = [keys((0..build).map(|_| 7)), keys([7].into_iter())];
+    let one = [keys_alone((0..build).map(|_| 7)), keys_alone([7])];
     let many = |row: i64| if row % 4 == 0 { row % 400 } else { 7 };
-    let many = [keys((0..build).map(many)), keys(0..400)];
+    let many = [keys_alone((0..build).map(many)), keys_alone(0..400)];
     for sources in [one, many] {
         let steps = |matches: &str| {
             let options = QueryOptions {
                 device: DeviceChoice::Simt,
                 simt_lanes: 8,
-                variants: forced(&[("queue_matches", matches), ("predication", "branches")]),
+                variants: force([("queue_matches", matches), ("predication", "branches")]),
                 ..QueryOptions::default()
             };
-            let output = run(&Engine::new(), &sum_of_matches(), &sources, &options);
-            let expected = rows_of(&run(&Engine::new(), &sum_of_matches(), &sources, &cpu()).batch, false);
+            let output = run(&Engine::new(), sum_of_matches(), &sources, &options);
+            let expected = rows_of(&run(&Engine::new(), sum_of_matches(), &sources, cpu()).batch, false);
             assert_eq!(rows_of(&output.batch, false), expected);
             let probe = probe(&output);
             let sink = probe.lanes.last().expect("a sink");
@@ -369,9 +312,9 @@ fn a_frequent_key_is_no_warps_alone() {
 #[test]
 fn an_empty_queue_costs_no_launch() {
     let engine = Engine::new();
-    let sources = [keys((0..600).map(|row| row / 2)), keys(0..300)];
+    let sources = [keys_alone((0..600).map(|row| row / 2)), keys_alone(0..300)];
     for run_number in 0..3 {
-        let output = run(&engine, &sum_of_matches(), &sources, &simt(8, 2, &[("queue_matches", "2")]));
+        let output = run(&engine, sum_of_matches(), &sources, simt(8, 2, &[("queue_matches", "2")]));
         let probe = probe(&output);
         assert_eq!((probe.launches, probe.queued), (1, 0), "run {run_number}");
         assert_eq!(output.metrics.deferred > 0, run_number > 0);
@@ -384,17 +327,17 @@ fn what_waits_though_nothing_did_is_noticed() {
     let engine = Engine::new();
     // The same values stored alike; of the last kind one key has most rows.
     let rows = |kind: i64| match kind {
-        0 => keys((0..600).map(|row| row / 2)),
-        1 => keys((0..600).map(|row| if row % 3 == 0 { row / 2 } else { 299 - row % 2 })),
-        2 => keys((0..600).map(|row| if row % 50 == 0 { row / 2 } else { 299 * (row % 2) })),
+        0 => keys_alone((0..600).map(|row| row / 2)),
+        1 => keys_alone((0..600).map(|row| if row % 3 == 0 { row / 2 } else { 299 - row % 2 })),
+        2 => keys_alone((0..600).map(|row| if row % 50 == 0 { row / 2 } else { 299 * (row % 2) })),
         // Many times as many pieces as of the others.
-        _ => keys((0..600).map(|row| row % 12 * 27 + row / 588 * 2)),
+        _ => keys_alone((0..600).map(|row| row % 12 * 27 + row / 588 * 2)),
     };
     let mut deferred = 0;
     for kind in [0, 0, 1, 1, 0, 2, 2, 3, 3, 3, 0, 0, 1, 3, 2, 3, 0, 0] {
-        let sources = [rows(kind), keys(0..300)];
-        let expected = rows_of(&run(&engine, &sum_of_matches(), &sources, &cpu()).batch, false);
-        let output = run(&engine, &sum_of_matches(), &sources, &simt(4, 2, &[("queue_matches", "32")]));
+        let sources = [rows(kind), keys_alone(0..300)];
+        let expected = rows_of(&run(&engine, sum_of_matches(), &sources, cpu()).batch, false);
+        let output = run(&engine, sum_of_matches(), &sources, simt(4, 2, &[("queue_matches", "32")]));
         assert_eq!(rows_of(&output.batch, false), expected, "{kind}");
         assert_eq!(queued(&output) > 0, kind > 0, "{kind}");
         deferred += u64::from(output.metrics.deferred > 0);
@@ -406,7 +349,7 @@ fn what_waits_though_nothing_did_is_noticed() {
 #[test]
 fn the_rule_is_for_large_build_sides() {
     let chosen = |build: i64, plan: &Plan| {
-        let sources = [keys((0..build).map(|row| row / 2)), keys(0..100)];
+        let sources = [keys_alone((0..build).map(|row| row / 2)), keys_alone(0..100)];
         let options = QueryOptions { device: DeviceChoice::Simt, ..QueryOptions::default() };
         let output = run(&Engine::new(), plan, &sources, &options);
         let of_axis = output.metrics.choices().filter(|choice| choice.axis.name == "queue_matches");

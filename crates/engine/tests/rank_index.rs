@@ -3,12 +3,10 @@
 //! one row; chains and buckets; morsels of several workers, warps of several widths. And where few of many values have rows, less memory
 //! is gone through than with a slot a value.
 
-use crate::common::cases::{covering, facets_and, is_whole, sample};
+use crate::common::*;
 use crate::joined;
-use crate::joined::{Choice, ENDS, counted, has, numbered, output, query, with_nulls};
-use crate::sides::{Condition, Row, Spread, expected, plan, rows, rows_of, table};
-use kelpie_compile::plan::JoinKind;
-use kelpie_engine::{DeviceChoice, Engine, ExplainStage, QueryOptions, QueryOutput};
+use crate::joined::{Choice, ENDS, counted, numbered, with_nulls};
+use crate::sides::{Condition, Row, Spread, expected, plan, rows, table};
 
 /// A CPU, and warps of several widths.
 const DEVICES: [(DeviceChoice, u32); 3] =
@@ -33,7 +31,7 @@ fn options(device: (DeviceChoice, u32), way: &[Choice]) -> QueryOptions {
 
 /// Whether keys were found by their ranks.
 fn has_ranks(output: &QueryOutput) -> bool {
-    has(("index_form", "rank"), output)
+    has(output, ("index_form", "rank"))
 }
 
 fn all_sides() -> Vec<(Vec<Row>, Vec<Row>)> {
@@ -89,9 +87,9 @@ fn every_kind_equals_a_nested_loop() {
     let mut ranked = 0;
     for (side, condition, kind, options) in cases {
         let (build, probe) = &sides[side];
-        let got = output(&engine, plan(kind, condition, false), &[table(build), table(probe)], &options);
+        let got = run(&engine, plan(kind, condition, false), &[table(build), table(probe)], &options);
         let what = format!("{kind:?} {condition:?} {build:?} {probe:?} {options:?}");
-        assert_eq!(rows_of(&got.batch), expected(kind, condition, build, probe), "{what}");
+        assert_eq!(rows_of(&got.batch, false), expected(kind, condition, build, probe), "{what}");
         ranked += usize::from(has_ranks(&got));
     }
     assert!(ranked > if is_whole() { 400 } else { 0 }, "{ranked}");
@@ -116,11 +114,14 @@ fn morsels_and_blocks_make_the_ranks_together() {
             for kind in sample(&format!("{form} on {device:?}, {} rows", build.len()), kinds, 2) {
                 let condition = Condition { keys: &[0], residual: false, null_equal: false };
                 let joined = || plan(kind, condition, false);
-                let got = output(&engine, joined(), &sources, &ranks);
-                let expected = output(&engine, joined(), &sources, &hashed);
-                assert!(rows_of(&got.batch) == rows_of(&expected.batch), "{kind:?} {form} {device:?}");
+                let got = run(&engine, joined(), &sources, &ranks);
+                let expected = run(&engine, joined(), &sources, &hashed);
+                assert!(
+                    rows_of(&got.batch, false) == rows_of(&expected.batch, false),
+                    "{kind:?} {form} {device:?}"
+                );
                 assert!(has_ranks(&got));
-                let names = engine.explain(&query(joined(), &sources, &ranks), ExplainStage::Pipelines);
+                let names = engine.explain(&query_of(joined(), &sources, &ranks), ExplainStage::Pipelines);
                 let names = names.expect("an explanation");
                 // What keeps the build side is not promised unique keys.
                 let is_promised = matches!(kind, JoinKind::Inner | JoinKind::FullOuter);
@@ -148,8 +149,8 @@ fn codes_of_texts_have_ranks() {
             for (number, device) in DEVICES.into_iter().enumerate() {
                 let way = [("text_join", "codes"), ("index_form", "rank"), WAYS[1 + number % 2][1]];
                 let options = options(device, &way);
-                let got = output(&engine, plan(kind, condition, false), &sources, &options);
-                assert_eq!(rows_of(&got.batch), expected, "{kind:?} {build:?} {probe:?} {options:?}");
+                let got = run(&engine, plan(kind, condition, false), &sources, &options);
+                assert_eq!(rows_of(&got.batch, false), expected, "{kind:?} {build:?} {probe:?} {options:?}");
                 ranked += usize::from(has_ranks(&got));
             }
         }
@@ -173,7 +174,7 @@ fn not_in_knows_nulls() {
             for way in &WAYS[..3] {
                 let sources = [table(&outer), table(&inner)];
                 let joined = plan(JoinKind::BuildAnti, condition, true);
-                let got = output(&engine, joined, &sources, &options(device, way));
+                let got = run(&engine, joined, &sources, options(device, way));
                 assert_eq!(got.batch.num_rows(), passes, "{inner:?} {device:?} {way:?}");
                 assert!(has_ranks(&got));
             }
@@ -200,7 +201,7 @@ fn few_of_many_values_take_fewer_bytes_than_slots() {
                 let way: Vec<_> = [rows, ("index_form", form)].into_iter().chain(packed).collect();
                 let options = QueryOptions { meter: true, ..options(device, &way) };
                 let joined = counted(plan(JoinKind::Inner, condition, false), None);
-                let got = output(&engine, joined, &sources, &options);
+                let got = run(&engine, joined, &sources, &options);
                 assert_eq!(has_ranks(&got), form == "rank", "{way:?}");
                 let is_probe = |name: &str| name.contains("→ join Inner");
                 let mut pipelines = got.metrics.pipelines.iter();

@@ -2,20 +2,9 @@
 //! under every micro model, on the CPU and on interpreters: compared with a plain evaluation.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and};
-use arrow::array::*;
-use arrow::datatypes::{
-    DataType as ArrowType, Decimal128Type, Field as ArrowField, Float32Type, Float64Type, Int64Type, Schema,
-};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Rank, Ranked, RankedValue, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions};
+use crate::common::*;
+use arrow::datatypes::Float32Type;
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 0 };
 /// The greatest decimal of 38 digits: two of them are beyond 128 bits.
@@ -35,11 +24,7 @@ struct Row {
 }
 
 fn rows(count: usize, groups: usize) -> Vec<Row> {
-    let mut state = count as u64 * 31 + groups as u64;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    };
+    let mut next = random(count as u64 * 31 + groups as u64);
     let row = |number: usize| {
         let (pick, value) = (next() as usize, next());
         Row {
@@ -82,20 +67,6 @@ fn rows(count: usize, groups: usize) -> Vec<Row> {
 const KEYS: [&str; 4] = ["dense", "wide", "text", "float"];
 
 fn table(rows: &[Row]) -> Arc<Table> {
-    let field = |name: &str, data_type, nullable| ArrowField::new(name, data_type, nullable);
-    let schema = Schema::new(vec![
-        field("dense", ArrowType::Int64, true),
-        field("wide", ArrowType::Int64, false),
-        field("text", ArrowType::Utf8, true),
-        field("float", ArrowType::Float64, false),
-        field("number", ArrowType::Int64, false),
-        field("integer", ArrowType::Int64, true),
-        field("decimal", ArrowType::Decimal128(38, 0), false),
-        field("value", ArrowType::Float64, false),
-        field("string", ArrowType::Utf8, false),
-        field("small", ArrowType::Int32, true),
-        field("single", ArrowType::Float32, false),
-    ]);
     let wide = |row: &Row| match row.group {
         0 => i64::MIN,
         1 => i64::MAX,
@@ -109,58 +80,47 @@ fn table(rows: &[Row]) -> Arc<Table> {
     };
     let text = |row: &Row| (row.group != 0).then(|| format!("a beginning of many bytes {}", row.group));
     let dense = |row: &Row| (row.group != 0).then_some(row.group as i64);
-    let decimals = Decimal128Array::from_iter_values(rows.iter().map(|row| row.decimal));
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter(rows.iter().map(dense))),
-        Arc::new(Int64Array::from_iter_values(rows.iter().map(wide))),
-        Arc::new(StringArray::from_iter(rows.iter().map(text))),
-        Arc::new(Float64Array::from_iter_values(rows.iter().map(float))),
-        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.number))),
-        Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.integer))),
-        Arc::new(decimals.with_precision_and_scale(38, 0).expect("a decimal")),
-        Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.float))),
-        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| &row.text))),
-        Arc::new(Int32Array::from_iter(rows.iter().map(|row| row.small))),
+        maybe_longs(rows.iter().map(dense)),
+        longs(rows.iter().map(wide)),
+        maybe_texts(rows.iter().map(text)),
+        doubles(rows.iter().map(float)),
+        longs(rows.iter().map(|row| row.number)),
+        maybe_longs(rows.iter().map(|row| row.integer)),
+        decimals(rows.iter().map(|row| row.decimal), 38, 0),
+        doubles(rows.iter().map(|row| row.float)),
+        texts(rows.iter().map(|row| &row.text)),
+        maybe_ints(rows.iter().map(|row| row.small)),
         Arc::new(Float32Array::from_iter_values(rows.iter().map(|row| row.single))),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
+const COLUMNS: [Column; 11] = [
+    ("dense", DataType::Int64, true),
+    ("wide", DataType::Int64, false),
+    ("text", DataType::Utf8, true),
+    ("float", DataType::Float64, false),
+    ("number", DataType::Int64, false),
+    ("integer", DataType::Int64, true),
+    ("decimal", DECIMAL, false),
+    ("value", DataType::Float64, false),
+    ("string", DataType::Utf8, false),
+    ("small", DataType::Int32, true),
+    ("single", DataType::Float32, false),
+];
+
 fn scan() -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![
-        field("dense", DataType::Int64, true),
-        field("wide", DataType::Int64, false),
-        field("text", DataType::Utf8, true),
-        field("float", DataType::Float64, false),
-        field("number", DataType::Int64, false),
-        field("integer", DataType::Int64, true),
-        field("decimal", DECIMAL, false),
-        field("value", DataType::Float64, false),
-        field("string", DataType::Utf8, false),
-        field("small", DataType::Int32, true),
-        field("single", DataType::Float32, false),
-    ];
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields })
+    scan_of(0, &COLUMNS)
 }
 
 fn column(index: usize) -> Expr {
-    let field = &scan().fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
-}
-
-fn integer(value: i128) -> Expr {
-    Expr::literal(Literal::Int(value), DataType::Int64)
+    column_of(&COLUMNS, index)
 }
 
 /// The integers as floats, as the median of integers has them.
 fn as_float() -> Expr {
-    float_of(column(5))
-}
-
-fn float_of(input: Expr) -> Expr {
-    let kind = ExprKind::Cast { input: Box::new(input), safe: false };
-    Expr { kind, data_type: DataType::Float64, nullable: true }
+    cast(column(5), DataType::Float64)
 }
 
 fn share(value: f64) -> Rank {
@@ -194,7 +154,7 @@ const ORDERS: [Order; 7] = [
 ];
 
 fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
-    let sorted = |expr, descending| SortKey { expr, descending, nulls_first: false };
+    let sorted = |expr, descending| sort_key(expr, descending, false);
     let value = |rank, argument: Expr, counted| {
         let field = Field { name: "v".into(), data_type: argument.data_type.clone(), nullable: true };
         RankedValue { rank, argument, counted, field }
@@ -205,17 +165,17 @@ fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
             let values = vec![
                 of(Rank::Median),
                 of(share(0.3)),
-                value(Rank::FromLast(integer(0)), column(5), Some(as_float())),
-                value(Rank::FromLast(integer(0)), column(4), None),
-                value(Rank::FromFirst(integer(3)), column(8), None),
+                value(Rank::FromLast(int(0)), column(5), Some(as_float())),
+                value(Rank::FromLast(int(0)), column(4), None),
+                value(Rank::FromFirst(int(3)), column(8), None),
             ];
             (sorted(as_float(), false), values)
         }
         Order::Decimals => {
             let values = vec![
                 value(Rank::Median, column(6), None),
-                value(Rank::FromFirst(integer(0)), column(4), None),
-                value(Rank::FromLast(integer(5)), column(6), None),
+                value(Rank::FromFirst(int(0)), column(4), None),
+                value(Rank::FromLast(int(5)), column(6), None),
             ];
             (sorted(column(6), false), values)
         }
@@ -228,22 +188,22 @@ fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
         }
         Order::Texts => {
             let values = vec![
-                value(Rank::FromFirst(integer(0)), column(8), None),
-                value(Rank::FromFirst(integer(1)), column(5), None),
-                value(Rank::FromLast(integer(0)), column(4), None),
+                value(Rank::FromFirst(int(0)), column(8), None),
+                value(Rank::FromFirst(int(1)), column(5), None),
+                value(Rank::FromLast(int(0)), column(4), None),
             ];
             (sorted(column(8), true), values)
         }
         Order::Small | Order::Singles | Order::Ends => (sorted(column(4), false), Vec::new()),
     };
-    let small = || float_of(column(9));
+    let small = || cast(column(9), DataType::Float64);
     let (first, values) = match order {
         Order::Small => {
             let values = vec![
                 value(Rank::Median, small(), Some(small())),
                 value(share(0.9), small(), Some(small())),
-                value(Rank::FromLast(integer(1)), column(9), Some(small())),
-                value(Rank::FromFirst(integer(2)), column(8), None),
+                value(Rank::FromLast(int(1)), column(9), Some(small())),
+                value(Rank::FromFirst(int(2)), column(8), None),
             ];
             (sorted(small(), false), values)
         }
@@ -252,14 +212,14 @@ fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
             let values = vec![
                 of(Rank::Median),
                 of(share(0.6)),
-                of(Rank::FromLast(integer(0))),
-                value(Rank::FromFirst(integer(0)), column(4), None),
-                value(Rank::FromFirst(integer(1)), column(9), None),
+                of(Rank::FromLast(int(0))),
+                value(Rank::FromFirst(int(0)), column(4), None),
+                value(Rank::FromFirst(int(1)), column(9), None),
             ];
             (sorted(column(10), true), values)
         }
         Order::Ends => {
-            let (first, last) = (|| Rank::FromFirst(integer(0)), || Rank::FromLast(integer(0)));
+            let (first, last) = (|| Rank::FromFirst(int(0)), || Rank::FromLast(int(0)));
             let values = vec![
                 value(first(), column(4), None),
                 value(last(), column(8), None),
@@ -272,10 +232,6 @@ fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
         }
         _ => (first, values),
     };
-    let aggregate = |function, argument| {
-        let field = Field { name: "a".into(), data_type: DataType::Int64, nullable: true };
-        Aggregate { function, argument, distinct: false, field }
-    };
     let keys: Vec<Expr> = key.map(column).into_iter().collect();
     Plan::Ranked(Box::new(Ranked {
         input,
@@ -283,8 +239,8 @@ fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
         keys,
         order: vec![first, sorted(column(4), false)],
         aggregates: vec![
-            aggregate(AggregateFunction::Sum, Some(column(4))),
-            aggregate(AggregateFunction::Count, None),
+            of_longs(AggregateFunction::Sum, Some(column(4))),
+            of_longs(AggregateFunction::Count, None),
         ],
         values,
     }))
@@ -419,18 +375,6 @@ fn shown(array: &ArrayRef, row: usize) -> String {
     }
 }
 
-fn configurations(devices: &[(DeviceChoice, u32)]) -> Vec<QueryOptions> {
-    let with = |&(device, simt_lanes): &(DeviceChoice, u32)| {
-        MicroModel::ALL.map(|micro_model| QueryOptions {
-            device,
-            micro_model,
-            simt_lanes,
-            ..QueryOptions::default()
-        })
-    };
-    devices.iter().flat_map(with).collect()
-}
-
 const CPU: (DeviceChoice, u32) = (DeviceChoice::Cpu, 32);
 const SIMT: [(DeviceChoice, u32); 2] = [(DeviceChoice::Simt, 32), (DeviceChoice::Simt, 3)];
 
@@ -456,12 +400,8 @@ fn compare_over(input: &Plan, rows: &[Row], left: &[&Row], keys: &[Option<usize>
         };
         expected.sort();
         let plan = plan(input.clone(), key, order);
-        let query = Query { plan, sources: vec![source.clone() as _], options: options.clone() };
         let what = format!("{order:?}, keys {:?}, {options:?}", key.map(|key| KEYS[key]));
-        let batch = match engine.execute(&query, &CancelToken::default()) {
-            Ok(output) => output.batch,
-            Err(error) => panic!("{what}: {error}"),
-        };
+        let batch = run(&engine, plan, &source, options).batch;
         let values = &batch.columns()[usize::from(key.is_some())..];
         let row = |row| values.iter().map(|array| shown(array, row)).collect();
         let mut found: Vec<Vec<String>> = (0..batch.num_rows()).map(row).collect();
@@ -474,7 +414,7 @@ fn compare_over(input: &Plan, rows: &[Row], left: &[&Row], keys: &[Option<usize>
 }
 
 fn compare(rows: &[Row], keys: &[Option<usize>], devices: &[(DeviceChoice, u32)]) {
-    compare_over(&scan(), rows, &rows.iter().collect::<Vec<_>>(), keys, &configurations(devices));
+    compare_over(&scan(), rows, &rows.iter().collect::<Vec<_>>(), keys, &models(devices));
 }
 
 const ALL: [Option<usize>; 5] = [None, Some(0), Some(1), Some(2), Some(3)];
@@ -490,11 +430,8 @@ fn no_rows_and_few() {
 
 #[test]
 fn rows_of_which_none_is_left() {
-    let literal = Box::new(integer(0));
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(4)), literal);
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
-    let input = Plan::Filter { input: Box::new(scan()), predicate };
-    compare_over(&input, &rows(300, 5), &[], &ALL, &configurations(&[CPU, SIMT[0]]));
+    let input = keep(scan(), compare_with(CompareOp::Lt, column(4), 0));
+    compare_over(&input, &rows(300, 5), &[], &ALL, &models(&[CPU, SIMT[0]]));
 }
 
 #[test]
@@ -517,17 +454,14 @@ fn plans_that_are_refused() {
     let of = |change: &dyn Fn(&mut Ranked)| {
         let mut ranked = ranked.as_ref().clone();
         change(&mut ranked);
-        let query = Query {
-            plan: Plan::Ranked(Box::new(ranked)),
-            sources: vec![table(&rows(10, 2)) as _],
-            options: QueryOptions { device: DeviceChoice::Cpu, ..QueryOptions::default() },
-        };
-        Engine::new().execute(&query, &CancelToken::default()).expect_err("a plan that is wrong").to_string()
+        let plan = Plan::Ranked(Box::new(ranked));
+        let error = try_run(&Engine::new(), plan, &table(&rows(10, 2)), cpu());
+        error.expect_err("a plan that is wrong").to_string()
     };
     let last = "not the last of their group";
     assert!(of(&|ranked| ranked.order[0].nulls_first = true).contains(last));
     assert!(of(&|ranked| ranked.order.clear()).contains(last));
     assert!(of(&|ranked| ranked.values[0].argument = column(8)).contains("Utf8"));
-    assert!(of(&|ranked| ranked.values[1].rank = Rank::Percentile(integer(1))).contains("no number"));
+    assert!(of(&|ranked| ranked.values[1].rank = Rank::Percentile(int(1))).contains("no number"));
     assert!(of(&|ranked| ranked.values[0].field.data_type = DataType::Float32).contains("at a rank as"));
 }

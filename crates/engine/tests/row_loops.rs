@@ -1,115 +1,62 @@
 //! Rows that go through a pipeline several at once give what single rows give: random conditions over columns of every type,
 //! with NULLs, NaN and extremes, in tables of any size, before sums, groups, joins and results.
 
+use crate::common::*;
 use crate::plans;
-
-use std::collections::HashSet;
-use std::sync::Arc;
-
-use crate::common::cases::{covering, is_whole};
-use crate::plans::{join, rows_of, try_run};
-use arrow::array::*;
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{DeviceChoice, Engine, Forced, MacroModel, QueryOptions, TableSource};
-
-use crate::common::Table;
-
-/// A generator of numbers (Steele et al., SplitMix64): the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, count: usize) -> usize {
-        (self.next() % count.max(1) as u64) as usize
-    }
-
-    fn pick<T: Clone>(&mut self, values: &[T]) -> T {
-        values[self.below(values.len())].clone()
-    }
-}
+use crate::plans::join;
 
 const MONEY: DataType = DataType::Decimal128 { precision: 15, scale: 2 };
 
-/// Name, type, and whether there are NULLs.
-fn fields() -> Vec<Field> {
-    let field = |(name, data_type, nullable): (&str, DataType, bool)| Field {
-        name: name.into(),
-        data_type,
-        nullable,
-    };
-    let columns = [
-        ("row", DataType::Int32, false),
-        ("flag", DataType::Boolean, true),
-        ("byte", DataType::Int8, true),
-        ("unsigned", DataType::UInt8, false),
-        ("based", DataType::Int32, false),
-        ("long", DataType::Int64, true),
-        ("date", DataType::Date32, false),
-        ("money", MONEY, true),
-        ("single", DataType::Float32, false),
-        ("double", DataType::Float64, true),
-        ("text", DataType::Utf8, true),
-        ("huge", DataType::UInt64, false),
-    ];
-    columns.into_iter().map(field).collect()
-}
+const COLUMNS: [Column; 12] = [
+    ("row", DataType::Int32, false),
+    ("flag", DataType::Boolean, true),
+    ("byte", DataType::Int8, true),
+    ("unsigned", DataType::UInt8, false),
+    ("based", DataType::Int32, false),
+    ("long", DataType::Int64, true),
+    ("date", DataType::Date32, false),
+    ("money", MONEY, true),
+    ("single", DataType::Float32, false),
+    ("double", DataType::Float64, true),
+    ("text", DataType::Utf8, true),
+    ("huge", DataType::UInt64, false),
+];
 
 /// A table of so many rows, its values scattered.
 fn table(rows: usize) -> Arc<dyn TableSource> {
     let mut random = Random(rows as u64);
     let mut draw = |below: usize| -> Vec<usize> { (0..rows).map(|_| random.below(below)).collect() };
-    let longs = [i64::MIN, i64::MAX, 0, -1, 7, 1 << 40];
-    let doubles = [0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.5, -2.25, 1e300];
+    let wide = [i64::MIN, i64::MAX, 0, -1, 7, 1 << 40];
+    let reals = [0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.5, -2.25, 1e300];
     let singles = [0.0f32, -0.0, f32::NAN, -1.5, 3.25, 1e30];
-    let texts = ["", "a", "b", "ab", "zß", "long text"];
+    let words = ["", "a", "b", "ab", "zß", "long text"];
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int32Array::from_iter_values(0..rows as i32)),
+        ints(0..rows as i32),
         Arc::new(BooleanArray::from_iter(draw(5).into_iter().map(|v| (v > 0).then_some(v > 2)))),
         Arc::new(Int8Array::from_iter(draw(300).into_iter().map(|v| (v < 256).then_some(v as u8 as i8)))),
         Arc::new(UInt8Array::from_iter_values(draw(256).into_iter().map(|v| v as u8))),
-        Arc::new(Int32Array::from_iter_values(draw(1000).into_iter().map(|v| v as i32 - 1_000_000))),
-        Arc::new(Int64Array::from_iter(draw(9).into_iter().map(|v| longs.get(v).copied()))),
+        ints(draw(1000).into_iter().map(|v| v as i32 - 1_000_000)),
+        maybe_longs(draw(9).into_iter().map(|v| wide.get(v).copied())),
         Arc::new(Date32Array::from_iter_values(draw(2500).into_iter().map(|v| v as i32 + 8000))),
-        Arc::new(
-            Decimal128Array::from_iter(
-                draw(1200).into_iter().map(|v| (v < 1100).then(|| v as i128 * 97 - 500)),
-            )
-            .with_precision_and_scale(15, 2)
-            .expect("a decimal"),
-        ),
+        decimals(draw(1200).into_iter().map(|v| (v < 1100).then(|| v as i128 * 97 - 500)), 15, 2),
         Arc::new(Float32Array::from_iter_values(draw(6).into_iter().map(|v| singles[v]))),
-        Arc::new(Float64Array::from_iter(draw(10).into_iter().map(|v| doubles.get(v).copied()))),
-        Arc::new(StringArray::from_iter(draw(7).into_iter().map(|v| texts.get(v).copied()))),
+        Arc::new(Float64Array::from_iter(draw(10).into_iter().map(|v| reals.get(v).copied()))),
+        maybe_texts(draw(7).into_iter().map(|v| words.get(v).copied())),
         Arc::new(UInt64Array::from_iter_values(draw(4).into_iter().map(|v| [0, 1, u64::MAX, 1 << 63][v]))),
     ];
-    let batch = RecordBatch::try_from_iter_with_nullable(
-        fields().into_iter().zip(columns).map(|(field, column)| (field.name, column, field.nullable)),
-    );
-    Arc::new(Table(vec![batch.expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
 fn scan() -> Plan {
-    let fields = fields();
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields })
+    scan_of(0, &COLUMNS)
 }
 
 fn column(index: usize) -> Expr {
-    let Field { data_type, nullable, .. } = fields().swap_remove(index);
-    Expr::column(index, data_type, nullable)
+    column_of(&COLUMNS, index)
 }
 
 fn boolean(kind: ExprKind) -> Expr {
-    Expr { kind, data_type: DataType::Boolean, nullable: true }
+    crate::common::boolean(kind, true)
 }
 
 /// A constant that is near to values of a column, or far.
@@ -148,8 +95,8 @@ fn value(random: &mut Random, index: usize) -> Expr {
 }
 
 fn condition(random: &mut Random, depth: usize) -> Expr {
-    let index = random.below(fields().len());
-    let data_type = fields()[index].data_type.clone();
+    let index = random.below(COLUMNS.len());
+    let data_type = COLUMNS[index].1.clone();
     let op = {
         use CompareOp::*;
         random.pick(&[Eq, Ne, Lt, Le, Gt, Ge])
@@ -194,7 +141,7 @@ fn filter(random: &mut Random) -> Plan {
     let count = 1 + random.below(3);
     let conditions: Vec<Expr> = (0..count).map(|_| condition(random, 2)).collect();
     let all = conditions.into_iter().reduce(|a, b| boolean(ExprKind::And(Box::new(a), Box::new(b))));
-    Plan::Filter { input: Box::new(scan()), predicate: all.expect("a condition") }
+    keep(scan(), all.expect("a condition"))
 }
 
 fn aggregate(input: Plan, keys: &[usize], aggregates: &[(AggregateFunction, Option<usize>)]) -> Plan {
@@ -211,13 +158,7 @@ fn aggregate(input: Plan, keys: &[usize], aggregates: &[(AggregateFunction, Opti
         Aggregate { function: *function, argument, distinct: false, field }
     });
     let aggregates = aggregates.collect();
-    let names = keys.iter().map(|key| format!("k{key}")).collect();
-    Plan::Aggregate {
-        input: Box::new(input),
-        keys: keys.iter().map(|key| column(*key)).collect(),
-        aggregates,
-        names,
-    }
+    groups_of(input, keys.iter().map(|key| column(*key)).collect(), aggregates)
 }
 
 /// What follows a filter: sums, groups, a join, the rows.
@@ -266,9 +207,7 @@ fn outcome(
 }
 
 fn forced(value: &str) -> Forced {
-    let mut forced = Forced::default();
-    forced.set("row_loop", value).expect("an axis and its value");
-    forced
+    force([("row_loop", value)])
 }
 
 /// Which of so many queries run: some of each table, which take turns.
@@ -440,12 +379,12 @@ fn windows_of_keys_give_what_looking_up_gives() {
         let narrow = |random: &mut Random| {
             let ops = [CompareOp::Lt, CompareOp::Ge, CompareOp::Eq];
             let op = random.pick(&ops);
-            let limit = constant(random, &fields()[key].data_type);
+            let limit = constant(random, &COLUMNS[key].1);
             boolean(ExprKind::Compare(op, Box::new(column(key)), Box::new(limit)))
         };
         let (a, b) = (narrow(&mut random), narrow(&mut random));
         let predicate = boolean(ExprKind::And(Box::new(a), Box::new(b)));
-        let build = Plan::Filter { input: Box::new(scan()), predicate };
+        let build = keep(scan(), predicate);
         let kind = random.pick(&[
             JoinKind::Inner,
             JoinKind::ProbeSemi,
@@ -493,9 +432,9 @@ fn select_by_joins(base: &QueryOptions, sizes: &[usize], (count, least): (usize,
         for _ in 0..1 + random.below(3) {
             let key = random.pick(&[0, 2, 3, 4, 4, 5, 6]);
             let op = random.pick(&[CompareOp::Lt, CompareOp::Ge, CompareOp::Ne]);
-            let limit = constant(&mut random, &fields()[key].data_type);
+            let limit = constant(&mut random, &COLUMNS[key].1);
             let predicate = boolean(ExprKind::Compare(op, Box::new(column(key)), Box::new(limit)));
-            let narrow = Plan::Filter { input: Box::new(scan()), predicate };
+            let narrow = keep(scan(), predicate);
             // A row a key, so that there is a bitmap.
             let build = plans::aggregate(narrow, &[key], &[(AggregateFunction::Count, None, false)]);
             let kind = random.pick(&[JoinKind::Inner, JoinKind::Inner, JoinKind::ProbeSemi]);
@@ -513,8 +452,7 @@ fn select_by_joins(base: &QueryOptions, sizes: &[usize], (count, least): (usize,
         let source = &sources[query % sources.len()];
         let rows = random.pick(&["rule", "1", "2", "4", "8"]);
         let mut with = |sieves: &str| {
-            let mut variants = Forced::default();
-            variants.set("sieves", sieves).expect("an axis and its value");
+            let mut variants = force([("sieves", sieves)]);
             if base.device != DeviceChoice::Cpu {
                 let row_loop = if sieves == "on" { "selected" } else { "single" };
                 variants.set("row_loop", row_loop).expect("an axis and its value");

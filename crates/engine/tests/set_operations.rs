@@ -1,36 +1,20 @@
 //! INTERSECT and EXCEPT: what groups of the rows of both sides give is what a join gives, and what a plain evaluation gives, for columns
 //! of every kind with NULLs, however the groups are found.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use crate::common::*;
 
-use crate::common::Table;
-use crate::common::cases::covering;
 use JoinKind::{BuildAnti, BuildSemi, ProbeAnti, ProbeSemi};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, MacroModel, MicroModel, Query, QueryOptions,
-};
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
 const FLOAT: usize = 4;
 
-fn fields() -> Vec<Field> {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    vec![
-        field("dense", DataType::Int32, true),
-        field("wide", DataType::Int64, false),
-        field("text", DataType::Utf8, true),
-        field("decimal", DECIMAL, true),
-        field("float", DataType::Float64, false),
-    ]
-}
+const COLUMNS: [Column; 5] = [
+    ("dense", DataType::Int32, true),
+    ("wide", DataType::Int64, false),
+    ("text", DataType::Utf8, true),
+    ("decimal", DECIMAL, true),
+    ("float", DataType::Float64, false),
+];
 
 /// Rows of which some have the same values, and of two tables some are in both.
 fn table(rows: usize, first: usize) -> Arc<Table> {
@@ -38,54 +22,29 @@ fn table(rows: usize, first: usize) -> Arc<Table> {
     let all = |of: usize| (0..rows).map(move |row| value(row, of));
     let some = |of: usize| all(of).map(|value| (value % 11 != 3).then_some(value));
     let text = |value: usize| if value == 5 { String::new() } else { format!("ß {value}") };
-    let decimals = Decimal128Array::from_iter(
-        some(97).map(|value| value.map(|value| value as i128 * 10i128.pow(34) - 5)),
-    );
     let arrays: Vec<ArrayRef> = vec![
-        Arc::new(Int32Array::from_iter(some(40).map(|value| value.map(|value| value as i32 - 9)))),
-        Arc::new(Int64Array::from_iter_values(
-            all(300).map(|value| (value as i64).wrapping_mul(0x5851_f42d_4c95_7f2d)),
-        )),
-        Arc::new(StringArray::from_iter(some(60).map(|value| value.map(text)))),
-        Arc::new(decimals.with_precision_and_scale(38, 2).expect("decimals")),
-        Arc::new(Float64Array::from_iter_values(all(9).map(|value| value as f64))),
+        maybe_ints(some(40).map(|value| value.map(|value| value as i32 - 9))),
+        longs(all(300).map(|value| (value as i64).wrapping_mul(0x5851_f42d_4c95_7f2d))),
+        maybe_texts(some(60).map(|value| value.map(text))),
+        decimals(some(97).map(|value| value.map(|value| value as i128 * 10i128.pow(34) - 5)), 38, 2),
+        doubles(all(9).map(|value| value as f64)),
     ];
-    let arrow_type = |data_type: &DataType| match data_type {
-        DataType::Int32 => ArrowType::Int32,
-        DataType::Int64 => ArrowType::Int64,
-        DataType::Utf8 => ArrowType::Utf8,
-        DataType::Float64 => ArrowType::Float64,
-        _ => ArrowType::Decimal128(38, 2),
-    };
-    let schema = fields();
-    let schema =
-        schema.iter().map(|field| ArrowField::new(&field.name, arrow_type(&field.data_type), field.nullable));
-    let schema = Schema::new(schema.collect::<Vec<_>>());
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), arrays).expect("a batch")]))
+    table_of(&COLUMNS, arrays)
 }
 
 fn scan(source: usize) -> Plan {
-    let columns = (0..fields().len()).collect();
-    Plan::Scan(Scan { source, table: "t".into(), columns, fields: fields() })
-}
-
-fn column(plan: &Plan, index: usize) -> Expr {
-    let field = &plan.fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
+    scan_of(source, &COLUMNS)
 }
 
 fn distinct(input: Plan, columns: &[usize]) -> Plan {
-    let keys: Vec<Expr> = columns.iter().map(|index| column(&input, *index)).collect();
-    let names = keys.iter().map(|_| "k".to_string()).collect();
-    Plan::Aggregate { input: Box::new(input), keys, aggregates: Vec::new(), names }
+    let keys = columns.iter().map(|index| column(&input, *index)).collect();
+    groups_of(input, keys, Vec::new())
 }
 
 /// The rows whose first column is below a number.
 fn below(input: Plan, limit: i128) -> Plan {
-    let literal = Expr::literal(Literal::Int(limit), DataType::Int32);
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(&input, 0)), Box::new(literal));
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: true };
-    Plan::Filter { input: Box::new(input), predicate }
+    let predicate = compare_with(CompareOp::Lt, column(&input, 0), limit);
+    keep(input, predicate)
 }
 
 /// Distinct rows of the first table with a partner in the second, or without, where either may be the build side; by columns of the one
@@ -106,7 +65,7 @@ fn plan(kind: JoinKind, columns: &[usize], limit: Option<i128>, is_distinct: boo
         false => (other, kept, pairs.into_iter().map(|(own, other)| (other, own)).collect()),
     };
     let (residual, null_equal) = (None, true);
-    Plan::Join(Box::new(Join { build, probe, kind, keys, residual, null_equal, null_aware: false }))
+    Plan::Join(Box::new(Join { residual, null_equal, ..join_of(kind, build, probe, keys) }))
 }
 
 /// What a plain evaluation gives.
@@ -127,11 +86,7 @@ fn expected(tables: &[Arc<Table>; 2], kind: JoinKind, columns: &[usize], limit: 
 }
 
 fn text_of(batch: &RecordBatch, columns: &[usize], row: usize) -> String {
-    let cell = |column: &usize| match batch.column(*column) {
-        column if column.is_null(row) => "-".into(),
-        column => array_value_to_string(column, row).expect("prints"),
-    };
-    columns.iter().map(cell).collect::<Vec<_>>().join("|")
+    columns.iter().map(|column| cell(batch.column(*column), row)).collect::<Vec<_>>().join("|")
 }
 
 /// The rows, sorted, and what was chosen.
@@ -141,30 +96,17 @@ fn run(
     options: &QueryOptions,
     values: &[(&str, &str)],
 ) -> Result<(Vec<String>, Vec<&'static str>), EngineError> {
-    let mut options = options.clone();
-    values.iter().for_each(|(axis, value)| options.variants.set(axis, value).expect("an axis and its value"));
-    let sources = tables.iter().map(|table| Arc::clone(table) as _).collect();
-    let query = Query { plan: plan.clone(), sources, options };
-    let output = Engine::new().execute(&query, &CancelToken::default())?;
-    let batch = &output.batch;
-    let columns: Vec<usize> = (0..batch.num_columns()).collect();
-    let mut rows: Vec<String> = (0..batch.num_rows()).map(|row| text_of(batch, &columns, row)).collect();
-    rows.sort();
-    let choices = output.metrics.choices().filter(|choice| choice.axis.name == "set_operation");
-    Ok((rows, choices.map(|choice| choice.value).collect()))
+    let output = try_run(&Engine::new(), plan, tables, forcing(options, values))?;
+    Ok((rows_of(&output.batch, false), chosen(&output, "set_operation")))
 }
 
-fn options(device: DeviceChoice) -> QueryOptions {
-    QueryOptions { device, threads: Some(2), ..QueryOptions::default() }
-}
-
-const COLUMNS: [&[usize]; 4] = [&[0], &[1], &[2, 0], &[3, 1, 2]];
+const COLUMN_LISTS: [&[usize]; 4] = [&[0], &[1], &[2, 0], &[3, 1, 2]];
 
 fn compare(options: &QueryOptions, sizes: [usize; 2], ways: &[&[(&str, &str)]]) {
     let tables = [table(sizes[0], 0), table(sizes[1], 17)];
     let mut cases = Vec::new();
     for kind in [BuildSemi, BuildAnti, ProbeSemi, ProbeAnti] {
-        for columns in COLUMNS {
+        for columns in COLUMN_LISTS {
             for (limit, is_distinct) in [(None, false), (None, true), (Some(11), false), (Some(-100), true)] {
                 let groups = ways.iter().map(|way| ("groups", *way));
                 let all = groups.chain([("join", &[][..])]);
@@ -195,30 +137,26 @@ const WAYS: [&[(&str, &str)]; 4] = [
 
 #[test]
 fn groups_of_both_sides_are_as_good_as_a_join() {
-    compare(&options(DeviceChoice::Cpu), [700, 500], &WAYS);
-    compare(&options(DeviceChoice::Simt), [90, 120], &WAYS[..2]);
+    compare(&on(DeviceChoice::Cpu, &[]), [700, 500], &WAYS);
+    compare(&on(DeviceChoice::Simt, &[]), [90, 120], &WAYS[..2]);
     for sizes in [[0, 50], [50, 0], [0, 0], [1, 1]] {
-        compare(&options(DeviceChoice::Cpu), sizes, &WAYS[..2]);
+        compare(&on(DeviceChoice::Cpu, &[]), sizes, &WAYS[..2]);
     }
 }
 
 #[test]
 fn groups_of_both_sides_on_cuda() {
     if kelpie_engine::testing::has_cuda(&Engine::new()) {
-        compare(&options(DeviceChoice::Cuda), [700, 500], &WAYS);
+        compare(&on(DeviceChoice::Cuda, &[]), [700, 500], &WAYS);
     }
 }
 
 #[test]
 fn under_every_micro_model_and_in_blocks() {
     for micro_model in MicroModel::ALL {
-        compare(&QueryOptions { micro_model, ..options(DeviceChoice::Cpu) }, [120, 150], &[&[]]);
+        compare(&QueryOptions { micro_model, ..cpu() }, [120, 150], &[&[]]);
     }
-    let blocks = QueryOptions {
-        macro_model: MacroModel::Batch,
-        block_bytes: Some(4 << 10),
-        ..options(DeviceChoice::Cpu)
-    };
+    let blocks = QueryOptions { macro_model: MacroModel::Batch, block_bytes: Some(4 << 10), ..cpu() };
     compare(&blocks, [700, 500], &[&[]]);
 }
 
@@ -228,7 +166,7 @@ fn tables_that_are_too_small_grow() {
     let numbers = |first: i64| {
         let schema = Schema::new(vec![ArrowField::new("wide", ArrowType::Int64, false)]);
         let numbers = (first..first + 150_000).map(|row| row.wrapping_mul(0x5851_f42d_4c95_7f2d));
-        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
+        let numbers: ArrayRef = longs(numbers);
         Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), vec![numbers]).expect("a batch")]))
     };
     let tables = [numbers(0), numbers(100_000)];
@@ -240,11 +178,11 @@ fn tables_that_are_too_small_grow() {
         let (build, probe) = (distinct(scan(0), &[0]), scan(1));
         let keys = vec![(column(&build, 0), column(&probe, 0))];
         let (residual, null_equal) = (None, true);
-        let join = Join { build, probe, kind, keys, residual, null_equal, null_aware: false };
+        let join = Join { residual, null_equal, ..join_of(kind, build, probe, keys) };
         let plan = Plan::Join(Box::new(join));
         let values = [("set_operation", "groups"), ("group_parts", "16")];
         for values in [&values[..1], &values] {
-            let found = run(&plan, &tables, &options(DeviceChoice::Cpu), values).expect("it runs");
+            let found = run(&plan, &tables, &on(DeviceChoice::Cpu, &[]), values).expect("it runs");
             assert_eq!((found.0.len(), found.1), (count, vec!["groups"]));
         }
     }
@@ -258,7 +196,7 @@ fn joins_that_are_no_set_operations() {
         let Plan::Join(mut join) = plan(BuildSemi, &[0, 1], None, false) else { panic!("no join") };
         change(&mut join);
         let values = [("set_operation", "groups")];
-        run(&Plan::Join(join), &tables, &options(DeviceChoice::Cpu), &values).expect("it runs").1
+        run(&Plan::Join(join), &tables, &on(DeviceChoice::Cpu, &[]), &values).expect("it runs").1
     };
     assert_eq!(kinds(&|_| {}), ["groups"]);
     assert!(kinds(&|join| join.null_equal = false).is_empty());
@@ -267,10 +205,10 @@ fn joins_that_are_no_set_operations() {
     assert!(kinds(&|join| join.build = scan(0)).is_empty());
     let floats = plan(BuildSemi, &[1, FLOAT], None, false);
     let values = [("set_operation", "groups")];
-    let found = run(&floats, &tables, &options(DeviceChoice::Cpu), &values).expect("it runs");
+    let found = run(&floats, &tables, &on(DeviceChoice::Cpu, &[]), &values).expect("it runs");
     assert_eq!(found.1, ["join"]);
     assert_eq!(found.0, expected(&tables, BuildSemi, &[1, FLOAT], None));
     let here = [("join0.set_operation", "groups")];
-    let error = run(&floats, &tables, &options(DeviceChoice::Cpu), &here).expect_err("not possible");
+    let error = run(&floats, &tables, &on(DeviceChoice::Cpu, &[]), &here).expect_err("not possible");
     assert!(error.to_string().contains("floats of one group may be two values"), "{error}");
 }

@@ -1,47 +1,15 @@
 //! Launch shapes: what is proven from a shape holds to the last row, and kernels are right in blocks of any size.
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array};
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int64Type, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::Expr;
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, ExplainStage, Forced, Query, QueryOptions, ShapeChoices,
-};
+use crate::common::*;
 
 /// `select k, count(*), sum(v) from t group by k`, over `rows` rows with the same two values.
 fn sums(rows: usize, value: i64, options: QueryOptions) -> Query {
-    let schema = Schema::new(vec![
-        ArrowField::new("k", ArrowType::Int32, false),
-        ArrowField::new("v", ArrowType::Int64, false),
-    ]);
-    let columns: Vec<ArrayRef> =
-        vec![Arc::new(Int32Array::from(vec![7; rows])), Arc::new(Int64Array::from(vec![value; rows]))];
-    let batch = RecordBatch::try_new(Arc::new(schema), columns).expect("a batch");
-    let field = |name: &str, data_type| Field { name: name.into(), data_type, nullable: false };
-    let fields = vec![field("k", DataType::Int32), field("v", DataType::Int64)];
-    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: vec![0, 1], fields });
-    let aggregate = |function, argument| Aggregate {
-        function,
-        argument,
-        distinct: false,
-        field: Field { name: "a".into(), data_type: DataType::Int64, nullable: true },
-    };
-    let value = Expr::column(1, DataType::Int64, false);
-    let plan = Plan::Aggregate {
-        input: Box::new(scan),
-        keys: vec![Expr::column(0, DataType::Int32, false)],
-        aggregates: vec![
-            aggregate(AggregateFunction::Count, None),
-            aggregate(AggregateFunction::Sum, Some(value)),
-        ],
-        names: vec!["k".into()],
-    };
-    Query { plan, sources: vec![Arc::new(Table(vec![batch]))], options }
+    let columns = [("k", DataType::Int32, false), ("v", DataType::Int64, false)];
+    let table = table_of(&columns, vec![ints(vec![7; rows]), longs(vec![value; rows])]);
+    let sum = of_longs(AggregateFunction::Sum, Some(column_of(&columns, 1)));
+    let aggregates = vec![of_longs(AggregateFunction::Count, None), sum];
+    let plan = groups_of(scan_of(0, &columns), vec![column_of(&columns, 0)], aggregates);
+    query_of(plan, &table, options)
 }
 
 /// Rows of a group of `rows` rows, and their sum.
@@ -57,8 +25,7 @@ fn options(device: DeviceChoice, simt_lanes: u32, block_threads: u32, blocks: u3
     let shape =
         ShapeChoices { block_threads: Some(block_threads), blocks: Some(blocks), ..Default::default() };
     // Where rows are loaded together, a thread may begin with some that are not there.
-    let mut variants = Forced::default();
-    variants.set("row_arrangement", "striped").expect("an axis and its value");
+    let variants = force([("row_arrangement", "striped")]);
     QueryOptions { device, simt_lanes, shape, variants, ..QueryOptions::default() }
 }
 

@@ -1,33 +1,16 @@
 //! Every way to group where tables are a thousand times too small, and where memory is short: equal groups, or a clear error.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and, is_whole};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::Expr;
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
+use crate::common::*;
 use kelpie_device::DeviceError;
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, Forced, MicroModel, Query, QueryOptions, QueryOutput,
-};
 
-fn fields() -> Vec<Field> {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    vec![
-        field("dense", DataType::Int64, false),
-        field("packed", DataType::Int64, true),
-        field("wide", DataType::Int64, true),
-        field("float", DataType::Float64, false),
-        field("text", DataType::Utf8, true),
-        field("value", DataType::Int64, true),
-    ]
-}
+const COLUMNS: [Column; 6] = [
+    ("dense", DataType::Int64, false),
+    ("packed", DataType::Int64, true),
+    ("wide", DataType::Int64, true),
+    ("float", DataType::Float64, false),
+    ("text", DataType::Utf8, true),
+    ("value", DataType::Int64, true),
+];
 
 const DENSE: usize = 0;
 const PACKED: usize = 1;
@@ -37,61 +20,28 @@ const TEXT: usize = 4;
 
 /// So many rows in so many groups, each with a key of every kind; group 0 has the NULLs.
 fn table(rows: i64, groups: i64) -> Arc<Table> {
-    let types = [
-        ArrowType::Int64,
-        ArrowType::Int64,
-        ArrowType::Int64,
-        ArrowType::Float64,
-        ArrowType::Utf8,
-        ArrowType::Int64,
-    ];
-    let schema = fields().into_iter().zip(types);
-    let schema: Vec<_> =
-        schema.map(|(field, data_type)| ArrowField::new(field.name, data_type, field.nullable)).collect();
     let groups = || (0..rows).map(move |row| row * 7919 % groups);
     let known = |group: i64| group > 0;
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(groups())),
-        Arc::new(Int64Array::from_iter(groups().map(|group| known(group).then_some(group * 1_000_003)))),
-        Arc::new(Int64Array::from_iter(
-            groups().map(|group| known(group).then_some(group.wrapping_mul(0x5851_f42d_4c95_7f2d))),
-        )),
-        Arc::new(Float64Array::from_iter_values(groups().map(|group| group as f64 / 3.0))),
-        Arc::new(StringArray::from_iter(groups().map(|group| known(group).then(|| format!("text {group}"))))),
-        Arc::new(Int64Array::from_iter((0..rows).map(|row| (row % 3 > 0).then_some(row % 100 - 20)))),
+        longs(groups()),
+        maybe_longs(groups().map(|group| known(group).then_some(group * 1_000_003))),
+        maybe_longs(groups().map(|group| known(group).then_some(group.wrapping_mul(0x5851_f42d_4c95_7f2d)))),
+        doubles(groups().map(|group| group as f64 / 3.0)),
+        maybe_texts(groups().map(|group| known(group).then(|| format!("text {group}")))),
+        maybe_longs((0..rows).map(|row| (row % 3 > 0).then_some(row % 100 - 20))),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(Schema::new(schema)), columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
-fn plan(keys: &[usize], distinct: bool) -> Plan {
-    let fields = fields();
-    let column = |index: usize| Expr::column(index, fields[index].data_type.clone(), fields[index].nullable);
-    let aggregate = |function, argument: Option<usize>, distinct| Aggregate {
-        function,
-        argument: argument.map(column),
-        distinct,
-        field: Field { name: "a".into(), data_type: DataType::Int64, nullable: true },
-    };
+fn plan(keys: &[usize], is_distinct: bool) -> Plan {
+    let column = |index: usize| column_of(&COLUMNS, index);
     let mut aggregates = vec![
-        aggregate(AggregateFunction::Count, None, false),
-        aggregate(AggregateFunction::Sum, Some(5), false),
-        aggregate(AggregateFunction::Max, Some(5), false),
+        of_longs(AggregateFunction::Count, None),
+        of_longs(AggregateFunction::Sum, Some(column(5))),
+        of_longs(AggregateFunction::Max, Some(column(5))),
     ];
-    if distinct {
-        aggregates.push(aggregate(AggregateFunction::Count, Some(5), true));
-    }
-    let columns = (0..fields.len()).collect();
-    let scan = Scan { source: 0, table: "t".into(), columns, fields: fields.clone() };
-    let names = vec![String::new(); keys.len() + aggregates.len()];
-    let keys = keys.iter().copied().map(column).collect();
-    Plan::Aggregate { input: Box::new(Plan::Scan(scan)), keys, aggregates, names }
-}
-
-fn text(array: &ArrayRef, row: usize) -> String {
-    match array.is_null(row) {
-        true => "NULL".into(),
-        false => array_value_to_string(array, row).expect("a value"),
-    }
+    aggregates.extend(is_distinct.then(|| distinct(of_longs(AggregateFunction::Count, Some(column(5))))));
+    groups_of(scan_of(0, &COLUMNS), keys.iter().copied().map(column).collect(), aggregates)
 }
 
 /// What a plain evaluation gives, and what the engine gave, in one order.
@@ -99,28 +49,20 @@ fn expected(table: &RecordBatch, keys: &[usize], distinct: bool) -> Vec<String> 
     let mut groups: BTreeMap<Vec<String>, Vec<Option<i64>>> = BTreeMap::new();
     let values = table.column(5).as_any().downcast_ref::<Int64Array>().expect("integers");
     for row in 0..table.num_rows() {
-        let key = keys.iter().map(|key| text(table.column(*key), row)).collect();
+        let key = keys.iter().map(|key| cell(table.column(*key), row)).collect();
         groups.entry(key).or_default().push((!values.is_null(row)).then(|| values.value(row)));
     }
     let row = |(key, values): (Vec<String>, Vec<Option<i64>>)| {
         let mut some: Vec<i64> = values.iter().flatten().copied().collect();
-        let or_null = |value: Option<i64>| value.map_or("NULL".into(), |value| value.to_string());
+        let or_null = |value: Option<i64>| value.map_or("-".into(), |value| value.to_string());
         let sum = or_null((!some.is_empty()).then(|| some.iter().sum()));
         let most = or_null(some.iter().max().copied());
         some.sort_unstable();
         some.dedup();
-        let set = if distinct { format!(" {}", some.len()) } else { String::new() };
-        format!("{} {} {sum} {most}{set}", key.join(" "), values.len())
+        let set = if distinct { format!("|{}", some.len()) } else { String::new() };
+        format!("{}|{}|{sum}|{most}{set}", key.join("|"), values.len())
     };
     let mut rows: Vec<String> = groups.into_iter().map(row).collect();
-    rows.sort_unstable();
-    rows
-}
-
-fn rows_of(output: &QueryOutput) -> Vec<String> {
-    let batch = &output.batch;
-    let row = |row| batch.columns().iter().map(|column| text(column, row)).collect::<Vec<_>>().join(" ");
-    let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
     rows.sort_unstable();
     rows
 }
@@ -182,29 +124,13 @@ const WAYS: &[Way] = &[
 const DEVICES: [(DeviceChoice, u32); 3] =
     [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
 
-fn options(device: DeviceChoice, lanes: u32, way: &Way) -> QueryOptions {
-    let mut variants = Forced::default();
-    for (axis, value) in way.2 {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, simt_lanes: lanes, variants, threads: Some(2), ..QueryOptions::default() }
-}
-
 fn run(
     engine: &Engine,
     way: &Way,
     source: &Arc<Table>,
     options: &QueryOptions,
 ) -> Result<QueryOutput, EngineError> {
-    let plan = plan(way.0, way.1);
-    let query = Query { plan, sources: vec![source.clone() as _], options: options.clone() };
-    engine.execute(&query, &CancelToken::default())
-}
-
-/// Launches of the pipelines that bring rows to their groups.
-fn launches(output: &QueryOutput) -> u32 {
-    let fills = output.metrics.pipelines.iter().filter(|pipeline| pipeline.name.contains("→ aggregate"));
-    fills.map(|pipeline| pipeline.launches - pipeline.sketches).sum()
+    try_run(engine, plan(way.0, way.1), source, options)
 }
 
 #[test]
@@ -217,7 +143,7 @@ fn tables_a_thousand_times_too_small() {
         let on_cpu = [(DEVICES[0], MicroModel::Resolution), (DEVICES[0], MicroModel::Pipelined)];
         let all = on_cpu.into_iter().chain([(DEVICES[1 + number % 2], model)]);
         cases.extend(all.map(|((device, lanes), micro_model)| {
-            (number, QueryOptions { micro_model, ..options(device, lanes, way) })
+            (number, QueryOptions { micro_model, ..on_lanes((device, lanes), way.2) })
         }));
     }
     for (number, options) in
@@ -229,12 +155,12 @@ fn tables_a_thousand_times_too_small() {
         let engine = Engine::new();
         let what = format!("{:?} {options:?}", way.0);
         let answer = || run(&engine, way, source, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert!(rows_of(&answer()) == expected, "{what}");
+        assert!(rows_of(&answer().batch, false) == expected, "{what}");
         kelpie_engine::testing::shrink_tables(&engine, 1000);
         let second = answer();
-        assert!(rows_of(&second) == expected, "too small: {what}");
-        assert!(!way.3 || launches(&second) > 2, "{} launches: {what}", launches(&second));
-        assert!(rows_of(&answer()) == expected, "again: {what}");
+        assert!(rows_of(&second.batch, false) == expected, "too small: {what}");
+        assert!(!way.3 || fillings(&second) > 2, "{} launches: {what}", fillings(&second));
+        assert!(rows_of(&answer().batch, false) == expected, "again: {what}");
     }
 }
 
@@ -248,7 +174,7 @@ fn memory_is_short_for_every_way() {
         for (device, lanes) in [DEVICES[0], DEVICES[1 + number % 2]] {
             let limits = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
             cases.extend(limits.map(|limit| {
-                let options = QueryOptions { memory_limit: Some(limit), ..options(device, lanes, way) };
+                let options = QueryOptions { memory_limit: Some(limit), ..on_lanes((device, lanes), way.2) };
                 (number, limit, options)
             }));
         }
@@ -262,7 +188,7 @@ fn memory_is_short_for_every_way() {
         match run(&Engine::new(), way, source, &options) {
             Ok(output) => {
                 let expected = expected(&source.0[0], way.0, way.1);
-                assert!(rows_of(&output) == expected, "{:?} {options:?}", way.0);
+                assert!(rows_of(&output.batch, false) == expected, "{:?} {options:?}", way.0);
                 answers += 1;
             }
             Err(

@@ -2,20 +2,7 @@
 //! keys, NULLs, extremes and duplicates, around the borders of tiles, on the CPU, on interpreters of several widths, and on a GPU where
 //! there is one.
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::sample;
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int32Type, Int64Type, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::Expr;
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, Forced, Query, QueryOptions, QueryOutput,
-};
+use crate::common::*;
 
 /// Every pair of values of the two axes.
 const FORMS: [(&str, &str); 4] =
@@ -23,7 +10,7 @@ const FORMS: [(&str, &str); 4] =
 
 /// Columns: the row's number; one bit; a digit; few integers; 12 bits far up; 32 bits; 40 bits; extremes; doubles; extremes and NULLs; few
 /// numbers and NULLs; one value.
-const COLUMNS: [(&str, DataType, bool); 12] = [
+const COLUMNS: [Column; 12] = [
     ("id", DataType::Int64, false),
     ("bit", DataType::Int32, false),
     ("digit", DataType::Int32, false),
@@ -56,10 +43,8 @@ fn extreme(value: u64) -> i64 {
 }
 
 fn table(rows: usize) -> (Arc<Table>, Plan) {
-    let longs =
-        |of: &dyn Fn(usize) -> i64| Arc::new(Int64Array::from_iter_values((0..rows).map(of))) as ArrayRef;
-    let ints =
-        |of: &dyn Fn(usize) -> i32| Arc::new(Int32Array::from_iter_values((0..rows).map(of))) as ArrayRef;
+    let longs = |of: &dyn Fn(usize) -> i64| longs((0..rows).map(of));
+    let ints = |of: &dyn Fn(usize) -> i32| ints((0..rows).map(of));
     let some = |row: usize| !mixed(row, 20).is_multiple_of(5);
     let maybe = |row: usize| some(row).then(|| extreme(mixed(row, 9)));
     let maybe_few = |row: usize| some(row).then(|| (mixed(row, 10) % 3) as i32 - 1);
@@ -72,21 +57,12 @@ fn table(rows: usize) -> (Arc<Table>, Plan) {
         ints(&|row| mixed(row, 5) as i32),
         longs(&|row| (mixed(row, 6) >> 24) as i64),
         longs(&|row| extreme(mixed(row, 7))),
-        Arc::new(Float64Array::from_iter_values((0..rows).map(|row| mixed(row, 8) as i64 as f64 / 3.0))),
-        Arc::new(Int64Array::from_iter((0..rows).map(maybe))),
-        Arc::new(Int32Array::from_iter((0..rows).map(maybe_few))),
+        doubles((0..rows).map(|row| mixed(row, 8) as i64 as f64 / 3.0)),
+        maybe_longs((0..rows).map(maybe)),
+        maybe_ints((0..rows).map(maybe_few)),
         ints(&|_| 7),
     ];
-    let named = COLUMNS.iter().zip(&arrays);
-    let schema = named.map(|((name, _, nullable), array)| {
-        ArrowField::new(*name, ArrowType::clone(array.data_type()), *nullable)
-    });
-    let schema = Schema::new(schema.collect::<Vec<_>>());
-    let fields = COLUMNS.map(|(name, data_type, nullable)| Field { name: name.into(), data_type, nullable });
-    let batch = RecordBatch::try_new(Arc::new(schema), arrays).expect("a batch");
-    let columns = (0..COLUMNS.len()).collect();
-    let scan = Scan { source: 0, table: "t".into(), columns, fields: fields.to_vec() };
-    (Arc::new(Table(vec![batch])), Plan::Scan(scan))
+    (table_of(&COLUMNS, arrays), scan_of(0, &COLUMNS))
 }
 
 fn find(name: &str) -> usize {
@@ -94,50 +70,17 @@ fn find(name: &str) -> usize {
 }
 
 fn column(name: &str) -> Expr {
-    let index = find(name);
-    let (_, data_type, nullable) = COLUMNS[index].clone();
-    Expr::column(index, data_type, nullable)
+    column_of(&COLUMNS, find(name))
 }
 
 /// Rows by keys, of which every other one is descending.
 fn sorted(scan: &Plan, keys: &[&str]) -> Plan {
-    let key = |(number, name): (usize, &&str)| SortKey {
-        expr: column(name),
-        descending: number % 2 == 1,
-        nulls_first: number % 3 == 0,
-    };
-    let keys = keys.iter().enumerate().map(key).collect();
-    Plan::Sort { input: Box::new(scan.clone()), keys, fetch: None }
+    let key = |(number, name): (usize, &&str)| sort_key(column(name), number % 2 == 1, number % 3 == 0);
+    crate::common::sorted(scan.clone(), keys.iter().enumerate().map(key).collect(), None)
 }
 
-fn forced(choices: &[(&str, &str)]) -> Forced {
-    let mut forced = Forced::default();
-    for (axis, value) in choices {
-        forced.set(axis, value).expect("an axis and its value");
-    }
-    forced
-}
-
-fn options(device: DeviceChoice, simt_lanes: u32, choices: &[(&str, &str)]) -> QueryOptions {
-    let variants = forced(choices);
-    let host_sort_rows = Some(0);
-    QueryOptions { device, simt_lanes, host_sort_rows, variants, threads: Some(3), ..QueryOptions::default() }
-}
-
-fn run(
-    engine: &Engine,
-    plan: &Plan,
-    source: &Arc<Table>,
-    options: &QueryOptions,
-) -> Result<QueryOutput, EngineError> {
-    let query =
-        Query { plan: plan.clone(), sources: vec![Arc::clone(source) as _], options: options.clone() };
-    engine.execute(&query, &CancelToken::default())
-}
-
-fn cell(batch: &RecordBatch, column: usize, row: usize) -> String {
-    let array = batch.column(column);
-    if array.is_null(row) { "-".into() } else { array_value_to_string(array, row).expect("prints") }
+fn options(device: DeviceChoice, lanes: u32, choices: &[(&str, &str)]) -> QueryOptions {
+    QueryOptions { host_sort_rows: Some(0), threads: Some(3), ..on_lanes((device, lanes), choices) }
 }
 
 /// The rows' numbers in order: a stable sort by the same keys.
@@ -155,8 +98,8 @@ fn expected(batch: &RecordBatch, keys: &[&str]) -> Vec<i64> {
 }
 
 /// What was chosen of an axis.
-fn chosen(output: &QueryOutput, axis: &str) -> Option<&'static str> {
-    output.metrics.choices().find(|choice| choice.axis.name == axis).map(|choice| choice.value)
+fn first(output: &QueryOutput, axis: &str) -> Option<&'static str> {
+    chosen(output, axis).first().copied()
 }
 
 /// Sorts in every form. Rows are stored in their order, as their places are counted before, so that equal ones stay in it.
@@ -171,19 +114,22 @@ fn every_form(device: DeviceChoice, lanes: u32, rows: usize, lists: &[&[&str]]) 
         for (width, passes) in sample(&name, FORMS, most) {
             let what = format!("{device:?} {lanes} lanes, {rows} rows by {keys:?}: {width}, {passes}");
             let choices = [("sort_keys", width), ("sort_passes", passes), ("count_places", "on")];
-            let output = run(&engine, &plan, &source, &options(device, lanes, &choices));
-            let output = output.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let output = run(&engine, &plan, &source, options(device, lanes, &choices));
             // Where there are no rows, nothing is compiled.
             let passes = if device == DeviceChoice::Cpu { "tiles" } else { passes };
             let made = (rows > 0).then_some((width, passes));
-            assert_eq!(chosen(&output, "sort_keys").zip(chosen(&output, "sort_passes")), made, "{what}");
+            assert_eq!(first(&output, "sort_keys").zip(first(&output, "sort_passes")), made, "{what}");
             let found = output.batch.column(0).as_primitive::<Int64Type>().values().to_vec();
             let differs = found.iter().zip(&order).position(|(found, wanted)| found != wanted);
             assert!(found == order, "{what}: row {differs:?} of {} and {}", found.len(), order.len());
             for row in (0..rows).step_by(97) {
                 for column in 1..COLUMNS.len() {
                     let from = found[row] as usize;
-                    assert_eq!(cell(&output.batch, column, row), cell(&source.0[0], column, from), "{what}");
+                    assert_eq!(
+                        cell(output.batch.column(column), row),
+                        cell(source.0[0].column(column), from),
+                        "{what}"
+                    );
                 }
             }
         }
@@ -243,47 +189,22 @@ fn groups_of_sorted_rows() {
     let engine = Engine::new();
     let (source, scan) = table(9000);
     for keys in [&["digit"][..], &["far"], &["extremes"], &["maybe_few", "few"]] {
-        let field = Field { name: "rows".into(), data_type: DataType::Int64, nullable: true };
-        let plan = Plan::Aggregate {
-            input: Box::new(scan.clone()),
-            keys: keys.iter().map(|name| column(name)).collect(),
-            aggregates: vec![
-                Aggregate {
-                    function: AggregateFunction::Count,
-                    argument: None,
-                    distinct: false,
-                    field: field.clone(),
-                },
-                Aggregate {
-                    function: AggregateFunction::Sum,
-                    argument: Some(column("few")),
-                    distinct: false,
-                    field,
-                },
-            ],
-            names: keys.iter().map(|name| (*name).into()).collect(),
-        };
-        let rows_of = |batch: &RecordBatch| {
-            let row =
-                |row| (0..batch.num_columns()).map(|column| cell(batch, column, row)).collect::<Vec<_>>();
-            let mut rows: Vec<_> = (0..batch.num_rows()).map(row).collect();
-            rows.sort();
-            rows
-        };
-        let arrival = run(&engine, &plan, &source, &options(DeviceChoice::Cpu, 32, &[])).expect("it runs");
-        let arrival = rows_of(&arrival.batch);
+        let sum = of_longs(AggregateFunction::Sum, Some(column("few")));
+        let aggregates = vec![of_longs(AggregateFunction::Count, None), sum];
+        let plan = groups_of(scan.clone(), keys.iter().map(|name| column(name)).collect(), aggregates);
+        let arrival = run(&engine, &plan, &source, options(DeviceChoice::Cpu, 32, &[]));
+        let arrival = rows_of(&arrival.batch, false);
         for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
             for (width, passes) in sample(&format!("groups by {keys:?} on {device:?}"), FORMS, 2) {
                 for order in ["sorted", "strided"] {
                     let choices = [("group_order", order), ("sort_keys", width), ("sort_passes", passes)];
                     let choices = [&choices[..], &[("stride_rows", "65536")]].concat();
                     let what = format!("{device:?} {keys:?} {choices:?}");
-                    let output = run(&engine, &plan, &source, &options(device, 8, &choices));
-                    let output = output.unwrap_or_else(|error| panic!("{what}: {error}"));
-                    assert!(rows_of(&output.batch) == arrival, "{what}");
+                    let output = run(&engine, &plan, &source, options(device, 8, &choices));
+                    assert!(rows_of(&output.batch, false) == arrival, "{what}");
                     // Words that do not have all of their keys are no runs of groups.
-                    let is_sorted = chosen(&output, "group_order") != Some("arrival");
-                    assert_eq!(chosen(&output, "sort_keys"), is_sorted.then_some(width), "{what}");
+                    let is_sorted = first(&output, "group_order") != Some("arrival");
+                    assert_eq!(first(&output, "sort_keys"), is_sorted.then_some(width), "{what}");
                 }
             }
         }
@@ -296,7 +217,7 @@ fn rules_and_what_a_cpu_lacks() {
     let (source, scan) = table(100);
     let plan = sorted(&scan, &["int"]);
     for (device, passes) in [(DeviceChoice::Cpu, 1), (DeviceChoice::Simt, 2)] {
-        let output = run(&engine, &plan, &source, &options(device, 8, &[])).expect("it runs");
+        let output = run(&engine, &plan, &source, options(device, 8, &[]));
         let possible = |axis: &str| {
             let choice = output.metrics.choices().find(|choice| choice.axis.name == axis);
             choice.map_or(0, |choice| choice.possible().count())
@@ -306,7 +227,7 @@ fn rules_and_what_a_cpu_lacks() {
         assert!(values.is_sorted(), "{device:?}");
     }
     let options = options(DeviceChoice::Cpu, 8, &[("sort_passes", "sweep")]);
-    let output = run(&engine, &plan, &source, &options).expect("it runs");
+    let output = run(&engine, &plan, &source, &options);
     let choice = output.metrics.choices().find(|choice| choice.axis.name == "sort_passes");
     let text = "a CPU's worker would wait for the workers before it; sweep is not possible: ";
     assert!(choice.is_some_and(|choice| choice.reason.starts_with(text)), "{choice:?}");

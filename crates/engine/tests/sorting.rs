@@ -1,19 +1,10 @@
 //! Sort, top-k and limit: every type, direction and place of NULL, on the CPU and on the interpreter, ordered by the
 //! host and by the device's kernels.
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::{covering, sample};
-use arrow::array::*;
+use crate::common::*;
 use arrow::compute::{SortColumn, SortOptions, lexsort_to_indices, take_record_batch};
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit as ArrowUnit};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
-use kelpie_compile::plan::{Plan, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};
-use kelpie_engine::{CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions, QueryOutput};
+use arrow::datatypes::Float32Type;
+use kelpie_compile::types::TimeUnit;
 
 fn mixed(row: usize) -> u64 {
     let value = (row as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -80,15 +71,14 @@ fn table(rows: usize) -> (Arc<Table>, Plan) {
     let decimal = |special: &'static [i128], width: u32, precision, scale| {
         let value =
             move |row| pick(row, special, |r| (i128::from(r) << width) * if r % 2 == 0 { 1 } else { -1 });
-        let array = Decimal128Array::from_iter((0..rows).map(value));
-        Arc::new(array.with_precision_and_scale(precision, scale).unwrap()) as ArrayRef
+        decimals((0..rows).map(value), precision, scale)
     };
     let wides: &'static [i128] = Box::leak(Box::new([wide, -wide, 0, -1, i64::MAX as i128, 1 << 64]));
     let timestamps = [i64::MIN, i64::MAX, 0, -1];
     let timestamps = (0..rows).map(|row| pick(row, &timestamps, |r| r as i64 % 1000 - 500));
     let unit = DataType::Timestamp { unit: TimeUnit::Microsecond, timezone: None };
-    let columns: Vec<(&str, DataType, ArrayRef)> = vec![
-        ("id", DataType::Int64, Arc::new(Int64Array::from_iter_values(0..rows as i64))),
+    let columns: Vec<(&'static str, DataType, ArrayRef)> = vec![
+        ("id", DataType::Int64, longs(0..rows as i64)),
         (
             "bool",
             DataType::Boolean,
@@ -126,40 +116,19 @@ fn table(rows: usize) -> (Arc<Table>, Plan) {
             )),
         ),
         ("time", unit, Arc::new(TimestampMicrosecondArray::from_iter(timestamps))),
-        ("text", DataType::Utf8, Arc::new(StringArray::from_iter((0..rows).map(texts)))),
-        (
-            "few",
-            DataType::Utf8,
-            Arc::new(StringArray::from_iter((0..rows).map(|row| pick(row, &["", "x", "yz"], |_| "yy")))),
-        ),
-        (
-            "one",
-            DataType::Int64,
-            Arc::new(Int64Array::from_iter((0..rows).map(|row| pick(row, &[i64::MAX], |_| i64::MAX)))),
-        ),
-        ("constant", DataType::Int32, Arc::new(Int32Array::from_iter_values((0..rows).map(|_| 7)))),
+        ("text", DataType::Utf8, maybe_texts((0..rows).map(texts))),
+        ("few", DataType::Utf8, maybe_texts((0..rows).map(|row| pick(row, &["", "x", "yz"], |_| "yy")))),
+        ("one", DataType::Int64, maybe_longs((0..rows).map(|row| pick(row, &[i64::MAX], |_| i64::MAX)))),
+        ("constant", DataType::Int32, ints((0..rows).map(|_| 7))),
     ];
-    let mut fields = Vec::new();
-    let mut schema = Vec::new();
-    for (name, data_type, array) in &columns {
+    let whole = |(name, data_type, array): (&'static str, DataType, ArrayRef)| {
         let data_type = match data_type {
-            DataType::Decimal128 { scale, .. } => DataType::Decimal128 { precision: 38, scale: *scale },
-            other => other.clone(),
+            DataType::Decimal128 { scale, .. } => DataType::Decimal128 { precision: 38, scale },
+            other => other,
         };
-        let nullable = !["id", "constant"].contains(name);
-        fields.push(Field { name: (*name).into(), data_type, nullable });
-        schema.push(ArrowField::new(*name, array.data_type().clone(), nullable));
-    }
-    assert_eq!(schema[15].data_type(), &ArrowType::Timestamp(ArrowUnit::Microsecond, None));
-    let arrays = columns.into_iter().map(|(_, _, array)| array).collect();
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(schema)), arrays).unwrap();
-    let columns = (0..fields.len()).collect();
-    (Arc::new(Table(vec![batch])), Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields }))
-}
-
-fn column(plan: &Plan, index: usize) -> Expr {
-    let field = &plan.fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
+        (name, data_type, !["id", "constant"].contains(&name), array)
+    };
+    scanned(columns.into_iter().map(whole).collect())
 }
 
 fn find(plan: &Plan, name: &str) -> usize {
@@ -174,58 +143,30 @@ fn project(plan: &Plan, columns: &[usize]) -> Plan {
 }
 
 fn sort(input: &Plan, keys: &[(usize, bool, bool)], fetch: Option<usize>) -> Plan {
-    let key = |&(index, descending, nulls_first): &(usize, bool, bool)| SortKey {
-        expr: column(input, index),
-        descending,
-        nulls_first,
+    let key = |&(index, descending, nulls_first): &(usize, bool, bool)| {
+        sort_key(column(input, index), descending, nulls_first)
     };
-    Plan::Sort { input: Box::new(input.clone()), keys: keys.iter().map(key).collect(), fetch }
-}
-
-fn limit(input: Plan, skip: usize, fetch: Option<usize>) -> Plan {
-    Plan::Limit { input: Box::new(input), skip, fetch }
+    sorted(input.clone(), keys.iter().map(key).collect(), fetch)
 }
 
 fn less(expr: Expr, value: i128) -> Expr {
-    let nullable = expr.nullable;
-    let literal = Expr::literal(Literal::Int(value), expr.data_type.clone());
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(expr), Box::new(literal));
-    Expr { kind, data_type: DataType::Boolean, nullable }
+    compare_with(CompareOp::Lt, expr, value)
 }
 
 fn options(device: DeviceChoice, host_sort_rows: Option<u64>) -> QueryOptions {
     QueryOptions { device, host_sort_rows, threads: Some(3), ..QueryOptions::default() }
 }
 
-fn run(engine: &Engine, plan: &Plan, source: &Arc<Table>, options: &QueryOptions) -> QueryOutput {
-    let query = Query { plan: plan.clone(), sources: vec![source.clone() as _], options: options.clone() };
-    engine.execute(&query, &CancelToken::default()).unwrap_or_else(|error| panic!("{options:?}: {error}"))
-}
-
 fn rows_of(batch: &RecordBatch, columns: &[usize]) -> Vec<String> {
-    let cell = |column: usize, row: usize| {
-        let array = batch.column(column);
-        match array.is_null(row) {
-            true => "-".into(),
-            // Which NaN it is and which zero is shown too.
-            false => match array.data_type() {
-                ArrowType::Float64 => {
-                    format!(
-                        "{:x}",
-                        array.as_primitive::<arrow::datatypes::Float64Type>().value(row).to_bits()
-                    )
-                }
-                ArrowType::Float32 => {
-                    format!(
-                        "{:x}",
-                        array.as_primitive::<arrow::datatypes::Float32Type>().value(row).to_bits()
-                    )
-                }
-                _ => array_value_to_string(array, row).expect("prints"),
-            },
-        }
+    // Which NaN it is and which zero is shown too.
+    let shown = |array: &ArrayRef, row: usize| match array.data_type() {
+        _ if array.is_null(row) => "-".into(),
+        ArrowType::Float64 => format!("{:x}", array.as_primitive::<Float64Type>().value(row).to_bits()),
+        ArrowType::Float32 => format!("{:x}", array.as_primitive::<Float32Type>().value(row).to_bits()),
+        _ => cell(array, row),
     };
-    let row = |row| columns.iter().map(|column| cell(*column, row)).collect::<Vec<String>>().join("|");
+    let row =
+        |row| columns.iter().map(|index| shown(batch.column(*index), row)).collect::<Vec<_>>().join("|");
     (0..batch.num_rows()).map(row).collect()
 }
 
@@ -255,7 +196,7 @@ fn check(
     assert!(found_keys == wanted, "{place}: row {differs:?} of {} and {}", found_keys.len(), wanted.len());
     let all: Vec<usize> = (0..batch.num_columns()).collect();
     let input = rows_of(batch, &all);
-    let ids = found.column(0).as_primitive::<arrow::datatypes::Int64Type>();
+    let ids = found.column(0).as_primitive::<Int64Type>();
     let mut seen = vec![false; batch.num_rows()];
     for (row, text) in rows_of(found, &all).iter().enumerate() {
         let id = ids.value(row) as usize;
@@ -282,7 +223,7 @@ fn every_type(device: DeviceChoice, rows: usize, host_sort_rows: Option<u64>, fe
         let batch = source.0[0].project(&[0, index]).unwrap();
         let keys = [(1, direction & 1 == 1, direction & 2 == 2)];
         let place = format!("{device:?} {} {keys:?} {fetch:?}", scan.fields()[index].name);
-        let output = run(&engine, &sort(&input, &keys, fetch), &source, &options);
+        let output = run(&engine, sort(&input, &keys, fetch), &source, &options);
         check(&output.batch, &batch, &keys, fetch, &place);
     }
 }
@@ -330,7 +271,7 @@ fn several_keys() {
                         names.iter().enumerate().map(|(i, name)| (find(&scan, name), flip(i), flip(i / 2)));
                     let keys: Vec<_> = keys.collect();
                     let output =
-                        run(&engine, &sort(&scan, &keys, fetch), &source, &options(device, host_sort_rows));
+                        run(&engine, sort(&scan, &keys, fetch), &source, options(device, host_sort_rows));
                     check(
                         &output.batch,
                         &source.0[0],
@@ -349,26 +290,22 @@ fn keys_that_are_expressions() {
     let engine = Engine::new();
     let (source, scan) = table(800);
     let (id, text) = (column(&scan, 0), column(&scan, find(&scan, "text")));
-    let literal = Expr::literal(Literal::Int(13), DataType::Int64);
-    let kind = ExprKind::Arithmetic(ArithmeticOp::Remainder, Box::new(id.clone()), Box::new(literal));
-    let remainder = Expr { kind, data_type: DataType::Int64, nullable: true };
+    let literal = int(13);
+    let remainder = arithmetic(ArithmeticOp::Remainder, id.clone(), literal);
     let kind = ExprKind::Function(Function::OctetLength, vec![text]);
     let length = Expr { kind, data_type: DataType::Int32, nullable: true };
-    let keys = [(remainder, true), (length, false), (id, false)].map(|(expr, descending)| SortKey {
-        expr,
-        descending,
-        nulls_first: true,
-    });
+    let keys = [(remainder, true), (length, false), (id, false)]
+        .map(|(expr, descending)| sort_key(expr, descending, true));
     let input = project(&scan, &[0, find(&scan, "text")]);
     let mut keys = keys.to_vec();
     if let ExprKind::Function(_, arguments) = &mut keys[1].expr.kind {
         arguments[0] = column(&input, 1);
     }
-    let plan = Plan::Sort { input: Box::new(input), keys, fetch: None };
+    let plan = sorted(input, keys, None);
     let mut wanted: Vec<usize> = (0..800).collect();
     wanted.sort_by_key(|row| (std::cmp::Reverse(row % 13), texts(*row).map(|text| text.len()), *row));
     for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
-        let batch = run(&engine, &plan, &source, &options(device, Some(0))).batch;
+        let batch = run(&engine, &plan, &source, options(device, Some(0))).batch;
         assert_eq!(batch.num_columns(), 2);
         let ids: Vec<usize> = rows_of(&batch, &[0]).iter().map(|id| id.parse().unwrap()).collect();
         assert_eq!(ids, wanted);
@@ -395,7 +332,7 @@ fn skips_and_fetches_of_a_sort() {
                 sort(&scan, &[(0, true, true)], None),
                 sort(&scan, &[(0, true, true)], fetch.map(|f| f + skip)),
             ] {
-                let batch = run(&engine, &limit(plan, skip, fetch), &source, &options).batch;
+                let batch = run(&engine, limit(plan, skip, fetch), &source, &options).batch;
                 let wanted: Vec<String> =
                     (0..300).rev().skip(skip).take(fetch.unwrap_or(1000)).map(|id| id.to_string()).collect();
                 assert_eq!(rows_of(&batch, &[0]), wanted);
@@ -433,21 +370,16 @@ fn alike(kind: usize, row: usize) -> Option<String> {
 
 /// A row's number, a text of a kind, and a number with few values.
 fn alike_table(kind: usize, rows: usize) -> (Arc<Table>, Plan) {
-    let fields =
-        [("id", DataType::Int64, false), ("text", DataType::Utf8, true), ("few", DataType::Int64, true)];
-    let fields = fields.map(|(name, data_type, nullable)| Field { name: name.into(), data_type, nullable });
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(0..rows as i64)),
-        Arc::new(StringArray::from_iter((0..rows).map(|row| alike(kind, row)))),
-        Arc::new(Int64Array::from_iter((0..rows).map(|row| (row % 7 > 0).then_some(row as i64 % 3)))),
-    ];
-    let types = [ArrowType::Int64, ArrowType::Utf8, ArrowType::Int64];
-    let of =
-        |(field, data_type): (&Field, ArrowType)| ArrowField::new(&field.name, data_type, field.nullable);
-    let schema = Arc::new(Schema::new(fields.iter().zip(types).map(of).collect::<Vec<_>>()));
-    let batch = RecordBatch::try_new(schema, columns).unwrap();
-    let scan = Scan { source: 0, table: "t".into(), columns: vec![0, 1, 2], fields: fields.to_vec() };
-    (Arc::new(Table(vec![batch])), Plan::Scan(scan))
+    scanned(vec![
+        ("id", DataType::Int64, false, longs(0..rows as i64)),
+        ("text", DataType::Utf8, true, maybe_texts((0..rows).map(|row| alike(kind, row)))),
+        (
+            "few",
+            DataType::Int64,
+            true,
+            maybe_longs((0..rows).map(|row| (row % 7 > 0).then_some(row as i64 % 3))),
+        ),
+    ])
 }
 
 /// Some ranks of an order whose words hardly tell rows apart: only these are given, whoever puts them in order.
@@ -488,7 +420,7 @@ fn ranks_of_texts_that_are_alike() {
                     let columns: Vec<usize> = keys.iter().map(|key| key.0).collect();
                     assert_eq!(rows_of(&found, &columns), rows_of(&wanted, &columns), "{place}");
                     let input = rows_of(&source.0[0], &[0, 1, 2]);
-                    let ids = found.column(0).as_primitive::<arrow::datatypes::Int64Type>();
+                    let ids = found.column(0).as_primitive::<Int64Type>();
                     let mut seen = std::collections::HashSet::new();
                     for (row, text) in rows_of(&found, &[0, 1, 2]).into_iter().enumerate() {
                         assert_eq!(text, input[ids.value(row) as usize], "{place}");
@@ -513,8 +445,7 @@ fn orders_of_texts_that_are_alike() {
             for (number, keys) in [&[1][..], &[1, 2], &[2, 1, 0], &[1, 2, 3, 0]].into_iter().enumerate() {
                 let flip = |index: usize| (number + index + kind).is_multiple_of(2);
                 let keys: Vec<_> = keys.iter().map(|key| (*key, flip(*key), flip(key / 2 + 1))).collect();
-                let found =
-                    run(&engine, &sort(&input, &keys, None), &source, &options(device, Some(0))).batch;
+                let found = run(&engine, sort(&input, &keys, None), &source, options(device, Some(0))).batch;
                 check(&found, &batch, &keys, None, &format!("{device:?} kind {kind} {keys:?}"));
             }
         }
@@ -525,22 +456,22 @@ fn orders_of_texts_that_are_alike() {
 fn no_rows() {
     let engine = Engine::new();
     let (source, scan) = table(900);
-    let none = Plan::Filter { predicate: less(column(&scan, 0), -1), input: Box::new(scan) };
+    let none = keep(scan.clone(), less(column(&scan, 0), -1));
     for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
         for fetch in [None, Some(3)] {
             let batch =
-                run(&engine, &sort(&none, &[(16, true, true)], fetch), &source, &options(device, Some(0)))
+                run(&engine, sort(&none, &[(16, true, true)], fetch), &source, options(device, Some(0)))
                     .batch;
             assert_eq!((batch.num_rows(), batch.num_columns()), (0, 20));
         }
         assert_eq!(
-            run(&engine, &limit(none.clone(), 2, Some(3)), &source, &options(device, None)).batch.num_rows(),
+            run(&engine, limit(none.clone(), 2, Some(3)), &source, options(device, None)).batch.num_rows(),
             0
         );
     }
     let (empty, scan) = table(0);
     assert_eq!(
-        run(&engine, &sort(&scan, &[(3, true, true)], Some(3)), &empty, &options(DeviceChoice::Cpu, Some(0)))
+        run(&engine, sort(&scan, &[(3, true, true)], Some(3)), &empty, options(DeviceChoice::Cpu, Some(0)))
             .batch
             .num_rows(),
         0
@@ -551,14 +482,14 @@ fn no_rows() {
 fn limits_stop_early() {
     let engine = Engine::new();
     let (source, scan) = table(1500);
-    let even = Plan::Filter { predicate: less(column(&scan, 0), 1000), input: Box::new(scan) };
+    let even = keep(scan.clone(), less(column(&scan, 0), 1000));
     for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
         for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
             let options = QueryOptions { micro_model, ..options(device, None) };
             for (skip, fetch, wanted) in
                 [(0, 10, 10), (3, 10, 10), (0, 1000, 1000), (990, 20, 10), (1000, 5, 0), (0, 0, 0)]
             {
-                let batch = run(&engine, &limit(even.clone(), skip, Some(fetch)), &source, &options).batch;
+                let batch = run(&engine, limit(even.clone(), skip, Some(fetch)), &source, &options).batch;
                 let mut ids: Vec<i64> = rows_of(&batch, &[0]).iter().map(|id| id.parse().unwrap()).collect();
                 ids.sort_unstable();
                 ids.dedup();
@@ -573,13 +504,9 @@ fn limits_stop_early() {
 fn a_limit_does_not_read_all_rows() {
     let engine = Engine::new();
     let rows = 1 << 20;
-    let schema = Arc::new(Schema::new(vec![ArrowField::new("id", ArrowType::Int64, false)]));
-    let array = Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef;
-    let source = Arc::new(Table(vec![RecordBatch::try_new(schema, vec![array]).unwrap()]));
-    let fields = vec![Field { name: "id".into(), data_type: DataType::Int64, nullable: false }];
-    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: vec![0], fields });
-    let all = Plan::Filter { predicate: less(column(&scan, 0), i128::from(rows)), input: Box::new(scan) };
-    let output = run(&engine, &limit(all, 0, Some(5)), &source, &options(DeviceChoice::Cpu, None));
+    let (source, scan) = scanned(vec![("id", DataType::Int64, false, longs(0..rows))]);
+    let all = keep(scan.clone(), less(column(&scan, 0), i128::from(rows)));
+    let output = run(&engine, limit(all, 0, Some(5)), &source, options(DeviceChoice::Cpu, None));
     assert_eq!(output.batch.num_rows(), 5);
     assert!(
         output.metrics.pipelines[0].rows_out.unwrap() < rows as u64 / 2,
@@ -596,7 +523,7 @@ fn a_sort_inside_a_query() {
     let union = Plan::Union { inputs: vec![few.clone(), few.clone()], fields: few.fields() };
     let outer = sort(&union, &[(0, false, true)], Some(5));
     for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
-        let batch = run(&engine, &outer, &source, &options(device, Some(0))).batch;
+        let batch = run(&engine, &outer, &source, options(device, Some(0))).batch;
         assert_eq!(rows_of(&batch, &[0]), ["680", "680", "681", "681", "682"]);
     }
 }

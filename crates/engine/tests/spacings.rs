@@ -1,25 +1,25 @@
 //! Keys whose values lie at equal distances: whole days in nanoseconds, decimals of whole units, numbers in tens, and times that are
 //! truncated to a day or an hour. Groups are direct-addressed with a slot for each value that there may be.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::Range;
 
-use crate::common::Table;
-use crate::plans::{aggregate, rows_of, run, union};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit as ArrowUnit};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{ArithmeticOp, Expr, ExprKind, Function, Granularity};
-use kelpie_compile::plan::{AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};
-use kelpie_engine::testing::has_cuda;
-use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, TableSource};
+use crate::common::*;
+use crate::plans::{aggregate, union};
+use kelpie_compile::expr::Granularity;
+use kelpie_compile::types::TimeUnit;
 
 const HOUR: i64 = 3_600_000_000_000;
 const DAY: i64 = 24 * HOUR;
 /// Columns: a time of whole days (no day before 1969-12-22), a time of any nanosecond of these days, a price in whole units, tens from
 /// near the least 64-bit number to near the greatest, and an amount. All but the last may be NULL.
-const NAMES: [&str; 5] = ["day", "moment", "price", "tens", "amount"];
+const COLUMNS: [Column; 5] = [
+    ("day", TIME, true),
+    ("moment", TIME, true),
+    ("price", DataType::Decimal128 { precision: 15, scale: 2 }, true),
+    ("tens", DataType::Int64, true),
+    ("amount", DataType::Int64, false),
+];
+const TIME: DataType = DataType::Timestamp { unit: TimeUnit::Nanosecond, timezone: None };
 const DAYS: i64 = 40;
 /// The least of the tens and their distance: both ends of the 64 bits are such.
 const TENS: (i64, i64) = (i64::MIN + 8, (i64::MAX / 10 - 1) * 10);
@@ -29,7 +29,7 @@ fn mixed(row: usize) -> u64 {
     (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 20
 }
 
-fn cell(column: usize, row: usize, offset: i64) -> Option<i64> {
+fn value_of(column: usize, row: usize, offset: i64) -> Option<i64> {
     let mixed = mixed(row * 5 + column);
     if mixed.is_multiple_of(11) {
         return None;
@@ -46,136 +46,54 @@ fn cell(column: usize, row: usize, offset: i64) -> Option<i64> {
 
 /// A table in batches. `odd`: a row whose values lie beside the others'.
 fn table(rows: usize, batches: usize, odd: Option<usize>) -> Arc<dyn TableSource> {
-    let time = ArrowType::Timestamp(ArrowUnit::Nanosecond, None);
-    let types = [time.clone(), time, ArrowType::Decimal128(15, 2), ArrowType::Int64, ArrowType::Int64];
-    let field =
-        |(name, data_type): (&str, &ArrowType)| ArrowField::new(name, data_type.clone(), name != "amount");
-    let schema = Arc::new(Schema::new(NAMES.into_iter().zip(&types).map(field).collect::<Vec<_>>()));
-    let batch = |first: usize, end: usize| {
-        let values = |column: usize| {
-            let value = move |row| cell(column, row, i64::from(odd == Some(row)));
-            (first..end).map(value)
-        };
-        let prices = Decimal128Array::from_iter(values(2).map(|value| value.map(i128::from)));
+    let batch = |rows: Range<usize>| {
+        let values =
+            |column: usize| rows.clone().map(move |row| value_of(column, row, i64::from(odd == Some(row))));
         let columns: Vec<ArrayRef> = vec![
             Arc::new(TimestampNanosecondArray::from_iter(values(0))),
             Arc::new(TimestampNanosecondArray::from_iter(values(1))),
-            Arc::new(prices.with_precision_and_scale(15, 2).expect("a decimal")),
-            Arc::new(Int64Array::from_iter(values(3))),
-            Arc::new(Int64Array::from_iter_values((first..end).map(|row| row as i64 % 17))),
+            decimals(values(2).map(|value| value.map(i128::from)), 15, 2),
+            maybe_longs(values(3)),
+            longs(rows.clone().map(|row| row as i64 % 17)),
         ];
-        RecordBatch::try_new(Arc::clone(&schema), columns).expect("a batch")
+        batch_of(&COLUMNS, columns)
     };
-    let length = rows.div_ceil(batches).max(1);
-    let mut all: Vec<RecordBatch> =
-        (0..rows).step_by(length).map(|first| batch(first, (first + length).min(rows))).collect();
-    if all.is_empty() {
-        all.push(batch(0, 0));
-    }
-    Arc::new(Table(all))
+    in_batches(rows, batches, batch)
 }
 
 fn scan(source: usize) -> Plan {
-    let time = DataType::Timestamp { unit: TimeUnit::Nanosecond, timezone: None };
-    let price = DataType::Decimal128 { precision: 15, scale: 2 };
-    let types = [time.clone(), time, price, DataType::Int64, DataType::Int64];
-    let field = |(name, data_type): (&str, DataType)| Field {
-        name: name.into(),
-        data_type,
-        nullable: name != "amount",
-    };
-    let fields = NAMES.into_iter().zip(types).map(field).collect();
-    Plan::Scan(Scan { source, table: format!("t{source}"), columns: (0..NAMES.len()).collect(), fields })
-}
-
-/// A number of 64 bits.
-fn number(value: i64) -> Expr {
-    let kind = ExprKind::Literal(Literal::Int(value.into()));
-    Expr { kind, data_type: DataType::Int64, nullable: false }
-}
-
-fn arithmetic(op: ArithmeticOp, a: Expr, b: Expr) -> Expr {
-    let nullable = a.nullable || b.nullable;
-    let kind = ExprKind::Arithmetic(op, Box::new(a), Box::new(b));
-    Expr { kind, data_type: DataType::Int64, nullable }
+    scan_of(source, &COLUMNS)
 }
 
 /// The columns, and behind them the moment truncated to an hour, a day, a week and a month, the price with more digits, and numbers that
 /// are computed of one column by constants: the amount in tens of thousands, from a million downwards in threes, and the tens times 3, which
 /// is beyond 64 bits.
 fn computed(input: Plan) -> Plan {
-    let fields = input.fields();
-    let column = |index: usize| Expr::column(index, fields[index].data_type.clone(), fields[index].nullable);
-    let truncated = |granularity| {
-        let kind = ExprKind::Function(Function::DateTrunc(granularity), vec![column(1)]);
-        Expr { kind, data_type: fields[1].data_type.clone(), nullable: true }
-    };
-    let finer = Expr {
-        kind: ExprKind::Cast { input: Box::new(column(2)), safe: false },
-        data_type: DataType::Decimal128 { precision: 30, scale: 10 },
-        nullable: true,
-    };
+    let column = |index: usize| column_of(&COLUMNS, index);
+    let truncated = |granularity| call(Function::DateTrunc(granularity), vec![column(1)], TIME);
+    let finer = cast(column(2), DataType::Decimal128 { precision: 30, scale: 10 });
     let granularities = [Granularity::Hour, Granularity::Day, Granularity::Week, Granularity::Month];
-    let times = |expr, factor| arithmetic(ArithmeticOp::Multiply, expr, number(factor));
-    let downwards = arithmetic(ArithmeticOp::Subtract, number(1_000_000), times(column(4), 3));
+    let times = |expr, factor: i64| arithmetic(ArithmeticOp::Multiply, expr, int(factor));
+    let downwards = arithmetic(ArithmeticOp::Subtract, int(1_000_000), times(column(4), 3));
     let numbers = [times(column(4), 10_000), downwards, times(column(3), 3)];
-    let exprs: Vec<Expr> = (0..NAMES.len())
-        .map(column)
-        .chain(granularities.map(truncated))
-        .chain([finer])
-        .chain(numbers)
-        .collect();
-    let names = (0..exprs.len()).map(|index| format!("c{index}")).collect();
-    Plan::Project { input: Box::new(input), exprs, names }
+    let own = (0..COLUMNS.len()).map(column).chain(granularities.map(truncated));
+    values_of(input, own.chain([finer]).chain(numbers).collect())
 }
 
 fn options(device: DeviceChoice, form: &str) -> QueryOptions {
-    let mut variants = Forced::default();
-    if form != "rule" {
-        variants.set("group_table", form).expect("an axis and its value");
-    }
-    QueryOptions { device, threads: Some(2), variants, ..QueryOptions::default() }
-}
-
-fn devices(engine: &Engine) -> Vec<DeviceChoice> {
-    let gpu = has_cuda(engine).then_some(DeviceChoice::Cuda);
-    [DeviceChoice::Cpu, DeviceChoice::Simt].into_iter().chain(gpu).collect()
-}
-
-/// The groups of a plan's rows by some columns, each with its number of rows, sum and greatest amount.
-fn grouped(rows: &[String], keys: &[usize]) -> Vec<String> {
-    let mut groups: BTreeMap<Vec<&str>, (u64, i64, i64)> = BTreeMap::new();
-    for row in rows {
-        let cells: Vec<&str> = row.split('|').collect();
-        let (count, sum, most) = groups.entry(keys.iter().map(|key| cells[*key]).collect()).or_default();
-        let amount: i64 = cells[4].parse().expect("a number");
-        (*count, *sum, *most) = (*count + 1, *sum + amount, amount.max(*most));
-    }
-    let line = |(keys, (count, sum, most)): (&Vec<&str>, &(u64, i64, i64))| {
-        format!("{}|{count}|{sum}|{most}", keys.join("|"))
-    };
-    let mut lines: Vec<String> = groups.iter().map(line).collect();
-    lines.sort();
-    lines
-}
-
-/// Slots of the direct-addressed table that a query's rows came to, if they came to one.
-fn slots(output: &QueryOutput) -> Option<u64> {
-    let pipelines = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str());
-    let behind = pipelines.filter_map(|text| text.split_once("direct, ")).map(|(_, behind)| behind).next()?;
-    behind.split(' ').next()?.parse().ok()
+    on(device, &[("group_table", form)])
 }
 
 fn compare(engine: &Engine, plan: &Plan, keys: &[usize], sources: &[Arc<dyn TableSource>]) -> Option<u64> {
     use AggregateFunction::{Count, Max, Sum};
-    let rows = run(engine, plan, sources, &options(DeviceChoice::Cpu, "rule"));
-    let expected = grouped(&rows_of(&rows.batch, false), keys);
+    let rows = run(engine, plan, sources, options(DeviceChoice::Cpu, "rule"));
+    let expected = grouped(&rows_of(&rows.batch, false), keys, 4);
     let plan =
         aggregate(plan.clone(), keys, &[(Count, None, false), (Sum, Some(4), false), (Max, Some(4), false)]);
     let mut by_rule = None;
-    for device in devices(engine) {
+    for device in devices() {
         for form in ["rule", "hash"] {
-            let output = run(engine, &plan, sources, &options(device, form));
+            let output = run(engine, &plan, sources, options(device, form));
             assert_eq!(rows_of(&output.batch, false), expected, "{device:?} {form} {keys:?}");
             by_rule = if form == "rule" { slots(&output) } else { by_rule };
         }
@@ -238,7 +156,7 @@ fn one_value_beside_the_others_is_a_group_of_its_own() {
         // Next to what is odd nobody is NULL.
         let odd = (odd..5000)
             .chain((0..odd).rev())
-            .find(|row| (0..4).all(|column| cell(column, *row, 0).is_some()));
+            .find(|row| (0..4).all(|column| value_of(column, *row, 0).is_some()));
         let sources = [table(5000, 3, odd)];
         for keys in [0, 2, 3] {
             let slots = compare(&engine, &scan(0), &[keys], &sources);

@@ -1,19 +1,8 @@
 //! Rows that go out batch by batch: their sizes, their order, and what holds once some went out.
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use arrow::array::*;
+use crate::common::*;
 use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
-use kelpie_compile::plan::{Plan, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{
-    Batches, CancelToken, DeviceChoice, Engine, EngineError, Query, QueryError, QueryMetrics, QueryOptions,
-};
+use kelpie_engine::Batches;
 
 /// Texts: empty, beyond ASCII, long, absent.
 fn text(row: usize) -> Option<String> {
@@ -28,14 +17,6 @@ fn text(row: usize) -> Option<String> {
 
 /// `id`: unique; `s`: text; `d`: decimals, some NULL; `b`: booleans, some NULL; `small`: 0..100, but `last` in the last row.
 fn table(rows: usize, last: i64) -> Arc<Table> {
-    let schema = Arc::new(Schema::new(vec![
-        ArrowField::new("id", ArrowType::Int64, false),
-        ArrowField::new("s", ArrowType::Utf8, true),
-        ArrowField::new("d", ArrowType::Decimal128(38, 4), true),
-        ArrowField::new("b", ArrowType::Boolean, true),
-        ArrowField::new("f", ArrowType::Float32, true),
-        ArrowField::new("small", ArrowType::Int64, false),
-    ]));
     let decimal = |row: usize| match row % 4 {
         0 => None,
         1 => Some(10_i128.pow(37) + row as i128),
@@ -43,64 +24,49 @@ fn table(rows: usize, last: i64) -> Arc<Table> {
         _ => Some(row as i128),
     };
     let small = |row: usize| if row + 1 == rows { last } else { (row % 100) as i64 };
-    let decimals: Decimal128Array = (0..rows).map(decimal).collect();
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(0..rows as i64)),
-        Arc::new((0..rows).map(text).collect::<StringArray>()),
-        Arc::new(decimals.with_precision_and_scale(38, 4).expect("a decimal")),
+        longs(0..rows as i64),
+        maybe_texts((0..rows).map(text)),
+        decimals((0..rows).map(decimal), 38, 4),
         Arc::new((0..rows).map(|row| (row % 3 > 0).then_some(row % 2 == 0)).collect::<BooleanArray>()),
         Arc::new((0..rows).map(|row| (row % 7 > 0).then_some(row as f32 / 4.0)).collect::<Float32Array>()),
-        Arc::new(Int64Array::from_iter_values((0..rows).map(small))),
+        longs((0..rows).map(small)),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(schema, columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
+
+const COLUMNS: [Column; 6] = [
+    ("id", DataType::Int64, false),
+    ("s", DataType::Utf8, true),
+    ("d", DataType::Decimal128 { precision: 38, scale: 4 }, true),
+    ("b", DataType::Boolean, true),
+    ("f", DataType::Float32, true),
+    ("small", DataType::Int64, false),
+];
 
 fn scan() -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![
-        field("id", DataType::Int64, false),
-        field("s", DataType::Utf8, true),
-        field("d", DataType::Decimal128 { precision: 38, scale: 4 }, true),
-        field("b", DataType::Boolean, true),
-        field("f", DataType::Float32, true),
-        field("small", DataType::Int64, false),
-    ];
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..6).collect(), fields })
-}
-
-fn column(plan: &Plan, index: usize) -> Expr {
-    let field = &plan.fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
+    scan_of(0, &COLUMNS)
 }
 
 /// The rows whose id is less than `id`.
 fn below(id: i128) -> Plan {
-    let input = scan();
-    let literal = Expr::literal(Literal::Int(id), DataType::Int64);
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(&input, 0)), Box::new(literal));
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
-    Plan::Filter { input: Box::new(input), predicate }
+    keep(scan(), compare_with(CompareOp::Lt, column_of(&COLUMNS, 0), id))
 }
 
 /// As [`below`], with `small` as an `Int8`, which fails where it does not fit.
 fn narrowed(id: i128) -> Plan {
-    let input = below(id);
-    let cast = |index| ExprKind::Cast { input: Box::new(column(&input, index)), safe: false };
-    let mut exprs: Vec<Expr> = (0..5).map(|index| column(&input, index)).collect();
-    exprs.push(Expr { kind: cast(5), data_type: DataType::Int8, nullable: false });
-    let names = input.fields().into_iter().map(|field| field.name).collect();
-    Plan::Project { input: Box::new(input), exprs, names }
+    let mut exprs: Vec<Expr> = (0..6).map(|index| column_of(&COLUMNS, index)).collect();
+    exprs[5] = cast(exprs[5].clone(), DataType::Int8);
+    values_of(below(id), exprs)
 }
 
 fn sorted(input: Plan, key: usize, descending: bool) -> Plan {
-    let keys = vec![SortKey { expr: column(&input, key), descending, nulls_first: true }];
-    Plan::Sort { input: Box::new(input), keys, fetch: None }
+    let keys = vec![sort_key(column(&input, key), descending, true)];
+    crate::common::sorted(input, keys, None)
 }
 
 fn query(plan: Plan, source: &Arc<Table>, device: DeviceChoice) -> Query {
-    let options =
-        QueryOptions { device, threads: Some(2), host_sort_rows: Some(0), ..QueryOptions::default() };
-    Query { plan, sources: vec![source.clone() as _], options }
+    query_of(plan, source, QueryOptions { host_sort_rows: Some(0), ..on(device, &[]) })
 }
 
 /// The batches that come, and how it ends.
@@ -121,14 +87,8 @@ fn stream(
 fn rows_of(batches: &[RecordBatch], by_id: bool) -> Vec<String> {
     let mut rows: Vec<(i64, String)> = Vec::new();
     for batch in batches {
-        let ids = batch.column(0).as_primitive::<arrow::datatypes::Int64Type>();
-        for row in 0..batch.num_rows() {
-            let cell = |column: &ArrayRef| match column.is_null(row) {
-                true => "NULL".into(),
-                false => array_value_to_string(column, row).expect("a value"),
-            };
-            rows.push((ids.value(row), batch.columns().iter().map(cell).collect::<Vec<String>>().join("|")));
-        }
+        let ids = batch.column(0).as_primitive::<Int64Type>().values().iter().copied();
+        rows.extend(ids.zip(crate::common::rows_of(batch, true)));
     }
     if by_id {
         rows.sort();
@@ -184,7 +144,7 @@ fn limits_leave_out_what_is_before_and_behind() {
         for (skip, fetch) in
             [(0, Some(0)), (0, Some(5)), (8, Some(8)), (990, Some(50)), (1000, None), (3, None)]
         {
-            let plan = Plan::Limit { input: Box::new(sorted(below(2000), 0, true)), skip, fetch };
+            let plan = limit(sorted(below(2000), 0, true), skip, fetch);
             let limits = Batches { rows: 8, ..Batches::default() };
             let (got, outcome) = stream(&engine, &query(plan, &source, device), limits);
             outcome.expect("an answer");
@@ -194,7 +154,7 @@ fn limits_leave_out_what_is_before_and_behind() {
                 expected.cloned().collect::<Vec<_>>(),
                 "{skip} {fetch:?} {device:?}"
             );
-            let unordered = Plan::Limit { input: Box::new(below(2000)), skip, fetch };
+            let unordered = limit(below(2000), skip, fetch);
             let (got, outcome) = stream(&engine, &query(unordered, &source, device), limits);
             outcome.expect("an answer");
             let rows: usize = got.iter().map(RecordBatch::num_rows).sum();
@@ -227,25 +187,18 @@ fn text_is_cut_into_several_batches() {
 #[test]
 fn long_texts_are_ordered_across_batches() {
     let engine = Engine::new();
-    let schema = Arc::new(Schema::new(vec![
-        ArrowField::new("id", ArrowType::Int64, false),
-        ArrowField::new("s", ArrowType::Utf8, false),
-    ]));
-    let texts: Vec<String> =
-        (0..300).map(|row| format!("{}{:03}", "the same beginning ".repeat(5), (row * 7) % 300)).collect();
-    let columns: Vec<ArrayRef> =
-        vec![Arc::new(Int64Array::from_iter_values(0..300)), Arc::new(StringArray::from_iter_values(&texts))];
-    let batch = RecordBatch::try_new(schema.clone(), columns).expect("a batch");
-    let source = Arc::new(Table(vec![batch]));
-    let field = |name: &str, data_type| Field { name: name.into(), data_type, nullable: false };
-    let fields = vec![field("id", DataType::Int64), field("s", DataType::Utf8)];
-    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: vec![0, 1], fields });
+    let long = |row| format!("{}{:03}", "the same beginning ".repeat(5), (row * 7) % 300);
+    let rows: Vec<String> = (0..300).map(long).collect();
+    let (source, scan) = scanned(vec![
+        ("id", DataType::Int64, false, longs(0..300)),
+        ("s", DataType::Utf8, false, texts(&rows)),
+    ]);
     let limits = Batches { rows: 64, text_bytes: 1000, ..Batches::default() };
     let query = query(sorted(scan, 1, false), &source, DeviceChoice::Cpu);
     let (got, outcome) = stream(&engine, &query, limits);
     outcome.expect("an answer");
-    let all = concat_batches(&schema, &got).expect("one batch");
-    let mut expected = texts;
+    let all = concat_batches(&source.schema(), &got).expect("one batch");
+    let mut expected = rows;
     expected.sort();
     assert_eq!(all.column(1).as_string::<i32>().iter().flatten().collect::<Vec<_>>(), expected);
 }
@@ -297,14 +250,11 @@ fn a_result_larger_than_its_memory_leaves_in_blocks() {
 
 /// As [`below`], with `s` twice as a text, and as a date, where kernels do not handle every form.
 fn dated(id: i128) -> Plan {
-    let input = below(id);
-    let mut exprs: Vec<Expr> = (0..6).map(|index| column(&input, index)).collect();
-    let kind = ExprKind::Function(Function::Concat, vec![column(&input, 1), column(&input, 1)]);
-    exprs[1] = Expr { kind, data_type: DataType::Utf8, nullable: true };
-    let kind = ExprKind::Cast { input: Box::new(column(&input, 1)), safe: false };
-    exprs[5] = Expr { kind, data_type: DataType::Date32, nullable: true };
-    let names = input.fields().into_iter().map(|field| field.name).collect();
-    Plan::Project { input: Box::new(input), exprs, names }
+    let mut exprs: Vec<Expr> = (0..6).map(|index| column_of(&COLUMNS, index)).collect();
+    let text = exprs[1].clone();
+    exprs[1] = call(Function::Concat, vec![text.clone(), text.clone()], DataType::Utf8);
+    exprs[5] = cast(text, DataType::Date32);
+    values_of(below(id), exprs)
 }
 
 /// The last rows fail, and by then the first ones have left the device. Where DataFusion's operators could take over, none of
@@ -369,11 +319,9 @@ fn cancelling_between_batches_ends_it() {
 fn rows_of_an_inner_stage_may_be_many_batches() {
     let engine = Engine::new();
     let source = table(3000, 0);
-    let inner = Plan::Limit { input: Box::new(sorted(below(3000), 0, false)), skip: 10, fetch: Some(2500) };
-    let literal = Expr::literal(Literal::Int(1000), DataType::Int64);
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(&inner, 0)), Box::new(literal));
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
-    let plan = Plan::Filter { input: Box::new(inner), predicate };
+    let inner = limit(sorted(below(3000), 0, false), 10, Some(2500));
+    let predicate = compare_with(CompareOp::Lt, column(&inner, 0), 1000);
+    let plan = keep(inner, predicate);
     let (got, outcome) = stream(&engine, &query(plan, &source, DeviceChoice::Cpu), Batches::default());
     outcome.expect("an answer");
     assert_eq!(rows_of(&got, true), rows_of(&[source.0[0].slice(10, 990)], false));

@@ -1,30 +1,16 @@
 //! Grouping by sort stride by stride: the rows that other orders give, whatever strides, keys and aggregates are; and memory that is for
 //! strides and groups, not for all rows.
 
+use crate::common::*;
 use crate::plans;
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::sample;
-use crate::plans::try_run;
 use AggregateFunction::*;
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Float64Type, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{CompareOp, Expr};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{
-    DeviceChoice, Engine, Forced, MacroModel, MicroModel, QueryOptions, QueryOutput, TableSource,
-};
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
 
 /// Columns: groups, nearly as many groups as rows, texts of a dictionary, any integer, numbers with extremes, decimals beyond 64 bits,
 /// doubles, flags, texts without a dictionary, any date of some years.
-const COLUMNS: [(&str, DataType, bool); 10] = [
+const COLUMNS: [Column; 10] = [
     ("k", DataType::Int32, true),
     ("many", DataType::Int64, false),
     ("t", DataType::Utf8, true),
@@ -36,14 +22,6 @@ const COLUMNS: [(&str, DataType, bool); 10] = [
     ("u", DataType::Utf8, false),
     ("day", DataType::Date32, false),
 ];
-
-fn random(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    }
-}
 
 /// `rows` rows in `groups` groups of `k`.
 fn table(rows: usize, groups: u64) -> Arc<dyn TableSource> {
@@ -61,52 +39,24 @@ fn table(rows: usize, groups: u64) -> Arc<dyn TableSource> {
         1 => -(10_i128.pow(33)),
         _ => i128::from(value) - 1_000_000,
     };
-    let texts = ["", "x", "zß", "a longer text", "日本"];
-    let decimals = Decimal128Array::from_iter_values(each().map(|(_, value)| decimal(value)));
+    let words = ["", "x", "zß", "a longer text", "日本"];
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int32Array::from_iter(
-            each().map(|(pick, value)| (value % 13 > 0).then_some((pick % groups) as i32 - 3)),
-        )),
-        Arc::new(Int64Array::from_iter_values((0..rows).map(|row| (row * 7919 % rows.max(1)) as i64))),
-        Arc::new(StringArray::from_iter(each().map(|(pick, _)| texts.get(pick as usize % 6).copied()))),
-        Arc::new(Int64Array::from_iter_values(
-            each().map(|(pick, _)| ((pick % groups) as i64).wrapping_mul(0x5851_f42d_4c95_7f2d)),
-        )),
-        Arc::new(Int64Array::from_iter(each().map(|(_, value)| number(value)))),
-        Arc::new(decimals.with_precision_and_scale(38, 2).expect("a decimal")),
-        Arc::new(Float64Array::from_iter_values(each().map(|(_, value)| (value % 4096) as f64 / 4.0))),
+        maybe_ints(each().map(|(pick, value)| (value % 13 > 0).then_some((pick % groups) as i32 - 3))),
+        longs((0..rows).map(|row| (row * 7919 % rows.max(1)) as i64)),
+        maybe_texts(each().map(|(pick, _)| words.get(pick as usize % 6).copied())),
+        longs(each().map(|(pick, _)| ((pick % groups) as i64).wrapping_mul(0x5851_f42d_4c95_7f2d))),
+        maybe_longs(each().map(|(_, value)| number(value))),
+        decimals(each().map(|(_, value)| decimal(value)), 38, 2),
+        doubles(each().map(|(_, value)| (value % 4096) as f64 / 4.0)),
         Arc::new(BooleanArray::from_iter(each().map(|(pick, _)| (pick % 3 > 0).then_some(pick % 2 == 0)))),
-        Arc::new(StringArray::from_iter_values((0..rows).map(|row| format!("text é {row}")))),
+        texts((0..rows).map(|row| format!("text é {row}"))),
         Arc::new(Date32Array::from_iter_values(each().map(|(pick, _)| (pick % 900) as i32 - 300))),
     ];
-    let arrow = |data_type: &DataType| match data_type {
-        DataType::Int32 => ArrowType::Int32,
-        DataType::Utf8 => ArrowType::Utf8,
-        DataType::Boolean => ArrowType::Boolean,
-        DataType::Float64 => ArrowType::Float64,
-        DataType::Date32 => ArrowType::Date32,
-        DataType::Decimal128 { .. } => ArrowType::Decimal128(38, 2),
-        _ => ArrowType::Int64,
-    };
-    let fields =
-        COLUMNS.iter().map(|(name, data_type, null)| ArrowField::new(*name, arrow(data_type), *null));
-    let schema = Schema::new(fields.collect::<Vec<_>>());
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
 fn scan(source: usize) -> Plan {
-    let field = |(name, data_type, nullable): &(&str, DataType, bool)| Field {
-        name: (*name).into(),
-        data_type: data_type.clone(),
-        nullable: *nullable,
-    };
-    let fields: Vec<Field> = COLUMNS.iter().map(field).collect();
-    Plan::Scan(Scan { source, table: "t".into(), columns: (0..fields.len()).collect(), fields })
-}
-
-fn column(plan: &Plan, index: usize) -> Expr {
-    let field = &plan.fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
+    scan_of(source, &COLUMNS)
 }
 
 /// Every aggregate that is admitted, of the columns of a scan.
@@ -139,29 +89,15 @@ fn aggregate(input: Plan, keys: &[usize], aggregates: &[(AggregateFunction, Opti
             (Avg, _) => DataType::Float64,
             (_, Some(expr)) => expr.data_type.clone(),
         };
-        Aggregate {
-            function,
-            argument,
-            distinct: false,
-            field: Field { name: "a".into(), data_type, nullable: true },
-        }
+        of(function, argument, data_type)
     });
     let aggregates = aggregates.collect();
     let keys: Vec<Expr> = keys.iter().map(|key| column(&input, *key)).collect();
-    let names = keys.iter().map(|_| "k".into()).collect();
-    Plan::Aggregate { input: Box::new(input), keys, aggregates, names }
-}
-
-fn forced(values: &[(&str, &str)]) -> Forced {
-    let mut forced = Forced::default();
-    for (axis, value) in values {
-        forced.set(axis, value).expect("an axis and its value");
-    }
-    forced
+    groups_of(input, keys, aggregates)
 }
 
 fn strided(rows: &str) -> Forced {
-    forced(&[("group_order", "strided"), ("stride_rows", rows)])
+    force([("group_order", "strided"), ("stride_rows", rows)])
 }
 
 /// A row: what is exact as text, and doubles, whose sums depend on their order.
@@ -199,9 +135,9 @@ fn expect(found: &[Cells], expected: &[Cells], what: &str) {
 fn compare(plan: &Plan, sources: &[Arc<dyn TableSource>], all: &[QueryOptions]) {
     let engine = Engine::new();
     let device = DeviceChoice::Cpu;
-    let variants = forced(&[("group_order", "arrival")]);
+    let variants = force([("group_order", "arrival")]);
     let plain = QueryOptions { device, variants, ..QueryOptions::default() };
-    let expected = rows_of(&plans::run(&engine, plan, sources, &plain));
+    let expected = rows_of(&run(&engine, plan, sources, &plain));
     let name = format!(
         "{} fields, {:?}",
         plan.fields().len(),
@@ -209,10 +145,9 @@ fn compare(plan: &Plan, sources: &[Arc<dyn TableSource>], all: &[QueryOptions]) 
     );
     for options in sample(&name, all, 2) {
         for _ in 0..2 {
-            let output = plans::run(&engine, plan, sources, options);
+            let output = run(&engine, plan, sources, options);
             expect(&rows_of(&output), &expected, &format!("{options:?}"));
-            let names: Vec<_> = output.metrics.pipelines.iter().map(|of| of.name.as_str()).collect();
-            assert!(names.iter().any(|name| name.contains("sorted stride → ")), "{names:?}");
+            assert!(is_told(&output, "sorted stride → "), "{:?}", names_of(&output));
         }
     }
 }
@@ -319,7 +254,7 @@ fn room_for_groups_not_for_rows() {
         let variants = strided("1024");
         let options = QueryOptions { device, variants, ..QueryOptions::default() };
         let plan = aggregate(scan(0), &[0], &ALL[..3]);
-        let output = plans::run(&engine, &plan, &sources, &options);
+        let output = run(&engine, &plan, &sources, &options);
         let merges = |name: &str| {
             let of = output.metrics.pipelines.iter().filter(|of| of.name.contains(name));
             of.map(|of| of.rows_in).collect::<Vec<_>>()
@@ -350,7 +285,7 @@ fn what_strides_lack() {
         (distinct(aggregate(scan(0), &[0], &ALL[1..2])), "counts equal values once"),
         (aggregate(scan(0), &[0], &[(Max, Some(8))]), "texts are not kept from stride to stride"),
     ] {
-        let variants = forced(&[("aggregate0.group_order", "strided")]);
+        let variants = force([("aggregate0.group_order", "strided")]);
         let options = QueryOptions { device: DeviceChoice::Cpu, variants, ..QueryOptions::default() };
         let error = try_run(&engine, &plan, &sources, &options).expect_err(reason).to_string();
         assert!(

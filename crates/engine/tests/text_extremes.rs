@@ -1,18 +1,7 @@
 //! Minima and maxima of computed text: what is not kept takes no memory, however many rows there are.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::sample;
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, StringArray};
+use crate::common::*;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int64Type, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{Expr, ExprKind, Function};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions, Resolution};
 
 const WORDS: [&str; 7] = ["kelp", "Alga", "dulse", "nori", "", "wakame", "laver"];
 const FILLING: &str = " of the cold and shallow waters of every coast there is";
@@ -21,11 +10,8 @@ const FILLING: &str = " of the cold and shallow waters of every coast there is";
 type Row = (i32, i64, Option<&'static str>, &'static str);
 
 fn rows(count: usize) -> Vec<Row> {
-    let mut seed = 3u64;
-    let mut random = || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize
-    };
+    let mut next = random(3);
+    let mut random = || next() as usize;
     let row = |_| {
         let key = random() % 5;
         let word = (random() % 9 > 0).then(|| WORDS[random() % WORDS.len()]);
@@ -36,30 +22,32 @@ fn rows(count: usize) -> Vec<Row> {
 
 fn table(rows: &[Row]) -> Arc<Table> {
     let arrays: Vec<ArrayRef> = vec![
-        Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.0))),
-        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.1))),
-        Arc::new(StringArray::from_iter(rows.iter().map(|row| row.2))),
-        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.3))),
+        ints(rows.iter().map(|row| row.0)),
+        longs(rows.iter().map(|row| row.1)),
+        maybe_texts(rows.iter().map(|row| row.2)),
+        texts(rows.iter().map(|row| row.3)),
     ];
-    let field = |array: &ArrayRef| ArrowField::new("column", array.data_type().clone(), true);
-    let schema = Arc::new(Schema::new(arrays.iter().map(field).collect::<Vec<_>>()));
-    Arc::new(Table(vec![RecordBatch::try_new(schema, arrays).expect("a batch")]))
+    table_of(&COLUMNS, arrays)
 }
 
-const COLUMNS: [DataType; 4] = [DataType::Int32, DataType::Int64, DataType::Utf8, DataType::Utf8];
+const COLUMNS: [Column; 4] = [
+    ("key", DataType::Int32, false),
+    ("wide", DataType::Int64, false),
+    ("w", DataType::Utf8, true),
+    ("v", DataType::Utf8, false),
+];
 
 fn column(index: usize) -> Expr {
-    Expr::column(index, COLUMNS[index].clone(), index == 2)
+    column_of(&COLUMNS, index)
 }
 
 fn text(function: Function, arguments: Vec<Expr>) -> Expr {
-    let nullable = arguments.iter().any(|argument| argument.nullable);
-    Expr { kind: ExprKind::Function(function, arguments), data_type: DataType::Utf8, nullable }
+    call(function, arguments, DataType::Utf8)
 }
 
 /// `w || ' of the …' || v`, and `upper(w || v)`: NULL where `w` is.
 fn computed() -> [Expr; 2] {
-    let filling = Expr::literal(Literal::Utf8(FILLING.into()), DataType::Utf8);
+    let filling = text_literal(FILLING);
     let long = text(Function::ConcatOperator, vec![column(2), filling, column(3)]);
     let both = text(Function::ConcatOperator, vec![column(2), column(3)]);
     [long, text(Function::Upper, vec![both])]
@@ -72,24 +60,12 @@ fn evaluated(row: &Row) -> Option<[String; 2]> {
 
 /// Minimum and maximum of both, beneath a projection, so that they are columns of their own.
 fn plan(key: Option<usize>) -> Plan {
-    let field =
-        |data_type: &DataType, nullable| Field { name: "c".into(), data_type: data_type.clone(), nullable };
-    let fields = COLUMNS.iter().enumerate().map(|(index, data_type)| field(data_type, index == 2)).collect();
-    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..4).collect(), fields });
     let exprs: Vec<Expr> = [column(0), column(1)].into_iter().chain(computed()).collect();
-    let input = Plan::Project { input: Box::new(scan), exprs, names: vec![String::new(); 4] };
-    let aggregate = |function, index| Aggregate {
-        function,
-        argument: Some(Expr::column(index, DataType::Utf8, true)),
-        distinct: false,
-        field: field(&DataType::Utf8, true),
-    };
-    let aggregates = [2, 3].into_iter().flat_map(|index| {
-        [aggregate(AggregateFunction::Min, index), aggregate(AggregateFunction::Max, index)]
-    });
-    let keys: Vec<Expr> = key.map(column).into_iter().collect();
-    let names = vec![String::new(); keys.len() + 4];
-    Plan::Aggregate { input: Box::new(input), keys, aggregates: aggregates.collect(), names }
+    let input = values_of(scan_of(0, &COLUMNS), exprs);
+    let of = |function, index| of(function, Some(crate::common::column(&input, index)), DataType::Utf8);
+    let both = |index| [of(AggregateFunction::Min, index), of(AggregateFunction::Max, index)];
+    let aggregates = [2, 3].into_iter().flat_map(both).collect();
+    groups_of(input, key.map(column).into_iter().collect(), aggregates)
 }
 
 /// By key: the least and the greatest of each text.
@@ -129,13 +105,8 @@ fn found(batch: &RecordBatch, grouped: bool) -> Extremes {
 fn check(engine: &Engine, rows: &[Row], options: &QueryOptions) {
     let source = table(rows);
     for key in [None, Some(0), Some(1)] {
-        let query = Query { plan: plan(key), sources: vec![source.clone() as _], options: options.clone() };
-        match engine.execute(&query, &CancelToken::default()) {
-            Ok(output) => {
-                assert_eq!(found(&output.batch, key.is_some()), expected(rows, key), "{key:?}, {options:?}")
-            }
-            Err(error) => panic!("{key:?}, {options:?}: {error}"),
-        }
+        let output = run(engine, plan(key), &source, options);
+        assert_eq!(found(&output.batch, key.is_some()), expected(rows, key), "{key:?}, {options:?}");
     }
 }
 

@@ -2,21 +2,8 @@
 //! themselves. In each form the groups are those of a plain evaluation, whatever the texts are, and what reads the groups' keys
 //! later finds the same texts.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and, is_whole};
-use crate::plans::{aggregate, filter, join, rows_of, run, sort, union};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
-use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{
-    DeviceChoice, Engine, Forced, MicroModel, QueryMetrics, QueryOptions, QueryOutput, TableSource,
-};
+use crate::common::*;
+use crate::plans::{aggregate, filter, join, sort, union};
 
 use AggregateFunction::{Count, Max, Min, Sum};
 
@@ -59,53 +46,39 @@ fn text(number: usize) -> String {
 
 /// `a`, `b`: texts, most of which are others; `n`: `0..rows`; `d`: few texts; `k`: few numbers.
 fn table(rows: usize) -> Arc<Table> {
-    let fields =
-        [("a", ArrowType::Utf8, true), ("n", ArrowType::Int64, false), ("b", ArrowType::Utf8, false)];
-    let fields = fields.into_iter().chain([("d", ArrowType::Utf8, false), ("k", ArrowType::Int64, true)]);
-    let fields = fields.map(|(name, data_type, nullable)| ArrowField::new(name, data_type, nullable));
     let id = |row: usize| row - usize::from(row % 6 == 5);
     let a = (0..rows).map(|row| (row % 13 != 4).then(|| text(id(row))));
     let b = (0..rows).map(|row| text(id(row) * 5 + 1));
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(StringArray::from_iter(a)),
-        Arc::new(Int64Array::from_iter_values((0..rows).map(|row| row as i64))),
-        Arc::new(StringArray::from_iter_values(b)),
-        Arc::new(StringArray::from_iter_values((0..rows).map(|row| ["few", "texts"][row % 2]))),
-        Arc::new(Int64Array::from_iter((0..rows).map(|row| (row % 5 > 0).then_some(row as i64 % 3)))),
+        maybe_texts(a),
+        longs((0..rows).map(|row| row as i64)),
+        texts(b),
+        texts((0..rows).map(|row| ["few", "texts"][row % 2])),
+        maybe_longs((0..rows).map(|row| (row % 5 > 0).then_some(row as i64 % 3))),
     ];
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    Arc::new(Table(vec![RecordBatch::try_new(schema, columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
+
+const COLUMNS: [Column; 5] = [
+    ("a", DataType::Utf8, true),
+    ("n", DataType::Int64, false),
+    ("b", DataType::Utf8, false),
+    ("d", DataType::Utf8, false),
+    ("k", DataType::Int64, true),
+];
 
 fn scan(source: usize) -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![
-        field("a", DataType::Utf8, true),
-        field("n", DataType::Int64, false),
-        field("b", DataType::Utf8, false),
-        field("d", DataType::Utf8, false),
-        field("k", DataType::Int64, true),
-    ];
-    Plan::Scan(Scan { source, table: "t".into(), columns: (0..5).collect(), fields })
-}
-
-/// Where the rows are, a cell as `rows_of` tells it.
-fn cell(batch: &RecordBatch, column: usize, row: usize) -> String {
-    let array = batch.column(column);
-    match array.is_null(row) {
-        true => "-".into(),
-        false => arrow::util::display::array_value_to_string(array, row).expect("prints"),
-    }
+    scan_of(source, &COLUMNS)
 }
 
 /// Groups with the count and the sum of `n`, and the number of different texts `b`, by a plain evaluation.
 fn expected(batch: &RecordBatch, keys: &[usize], distinct: bool) -> Vec<Vec<String>> {
     let mut groups: BTreeMap<Vec<String>, (usize, usize, BTreeSet<String>)> = BTreeMap::new();
     for row in 0..batch.num_rows() {
-        let key = keys.iter().map(|key| cell(batch, *key, row)).collect();
+        let key = keys.iter().map(|key| cell(batch.column(*key), row)).collect();
         let (count, sum, texts) = groups.entry(key).or_default();
         (*count, *sum) = (*count + 1, *sum + row);
-        texts.insert(cell(batch, 2, row));
+        texts.insert(cell(batch.column(2), row));
     }
     let rows = groups.into_iter().map(|(mut key, (count, sum, texts))| {
         key.extend([count.to_string(), sum.to_string()]);
@@ -116,23 +89,9 @@ fn expected(batch: &RecordBatch, keys: &[usize], distinct: bool) -> Vec<Vec<Stri
 }
 
 fn cells_of(batch: &RecordBatch) -> Vec<Vec<String>> {
-    let row = |row| (0..batch.num_columns()).map(|column| cell(batch, column, row)).collect();
-    let mut rows: Vec<Vec<String>> = (0..batch.num_rows()).map(row).collect();
+    let mut rows = crate::common::cells_of(batch);
     rows.sort_unstable();
     rows
-}
-
-fn on((device, simt_lanes): (DeviceChoice, u32), forced: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    for (axis, value) in forced {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, simt_lanes, variants, threads: Some(2), ..QueryOptions::default() }
-}
-
-fn forms(metrics: &QueryMetrics) -> Vec<&'static str> {
-    let own = metrics.choices().filter(|choice| choice.axis.name == "text_form");
-    own.map(|choice| choice.value).collect()
 }
 
 const WAYS: [&[(&str, &str)]; 8] = [
@@ -168,7 +127,7 @@ fn groups_by_texts() {
                 ];
                 let forced: Vec<_> = forced.into_iter().chain(way.iter().copied()).collect();
                 let micro_model = MicroModel::ALL[(number + turn) % MicroModel::ALL.len()];
-                cases.push((number, form, QueryOptions { micro_model, ..on(device, &forced) }));
+                cases.push((number, form, QueryOptions { micro_model, ..on_lanes(device, &forced) }));
             }
         }
     }
@@ -182,7 +141,7 @@ fn groups_by_texts() {
         let plan = aggregate(scan(0), keys, &aggregates[..if distinct { 3 } else { 2 }]);
         let output = run(&engine, &plan, &sources, &options);
         assert!(cells_of(&output.batch) == expected(&table.0[0], keys, distinct), "{keys:?} {options:?}");
-        let chosen = forms(&output.metrics);
+        let chosen = chosen(&output, "text_form");
         assert!(!chosen.is_empty() && chosen.iter().all(|own| *own == form), "{chosen:?}");
     }
 }
@@ -279,7 +238,7 @@ fn compare(plans: &[(String, Plan, bool)], rows: [usize; 2], lanes: &[(DeviceCho
                     ("lane_refill", ["off", "all"][number / 2 % 2]),
                     ("batch_rows", ["64", "0"][number / 2 % 2]),
                 ];
-                cases.push((plan, form, on(device, &forced)));
+                cases.push((plan, form, on_lanes(device, &forced)));
             }
         }
     }
@@ -292,11 +251,12 @@ fn compare(plans: &[(String, Plan, bool)], rows: [usize; 2], lanes: &[(DeviceCho
     let (engine, mut others) = (Engine::new(), 0);
     for (number, form, options) in cases {
         let (name, plan, ordered) = &plans[number];
-        let by_reference = on((DeviceChoice::Cpu, 1), &[("text_form", "reference"), ("group_table", "hash")]);
+        let by_reference =
+            on_lanes((DeviceChoice::Cpu, 1), &[("text_form", "reference"), ("group_table", "hash")]);
         let expected = rows_of(&run(&engine, plan, &sources, &by_reference).batch, *ordered);
         let output = run(&engine, plan, &sources, &options);
         assert!(rows_of(&output.batch, *ordered) == expected, "{name}: {options:?}");
-        let chosen = forms(&output.metrics);
+        let chosen = chosen(&output, "text_form");
         assert!(chosen.iter().all(|own| *own == form), "{name}: {chosen:?}");
         others += usize::from(form != "reference" && !chosen.is_empty());
     }
@@ -334,7 +294,7 @@ fn tables_grow() {
     for form in FORMS {
         for layout in ["apart", "beside"] {
             let forced = [("text_form", form), ("slot_layout", layout), ("group_estimate", "none")];
-            let output = run(&Engine::new(), &plan, &sources, &on(DEVICES[0], &forced));
+            let output = run(&Engine::new(), &plan, &sources, on_lanes(DEVICES[0], &forced));
             assert!(cells_of(&output.batch) == expected, "{form} {layout}");
         }
     }
@@ -347,33 +307,29 @@ fn texts_stay_where_they_are_by_rule() {
     for device in DEVICES {
         let of = |keys: &[usize]| -> QueryOutput {
             let plan = aggregate(scan(0), keys, &[(Count, None, false)]);
-            run(&Engine::new(), &plan, &sources, &on(device, &[("group_table", "hash")]))
+            run(&Engine::new(), &plan, &sources, on_lanes(device, &[("group_table", "hash")]))
         };
-        assert_eq!(forms(&of(&[0, 4]).metrics), ["reference"]);
-        assert!(forms(&of(&[3, 4]).metrics).is_empty());
+        assert_eq!(chosen(&of(&[0, 4]), "text_form"), ["reference"]);
+        assert!(chosen(&of(&[3, 4]), "text_form").is_empty());
     }
 }
 
+const ALONE: [Column; 1] = [("t", DataType::Utf8, false)];
+
 /// So many texts of so many bytes, each of them so often, as the only column.
-fn repeated(bytes: usize, (texts, each): (usize, usize)) -> Arc<dyn TableSource> {
+fn repeated(bytes: usize, (others, each): (usize, usize)) -> Arc<Table> {
     let name = |row: usize| {
-        let digits: String = format!("{:08x}", row * 7 % texts).chars().rev().collect();
+        let digits: String = format!("{:08x}", row * 7 % others).chars().rev().collect();
         digits.chars().cycle().take(bytes).collect::<String>()
     };
-    let schema = Schema::new(vec![ArrowField::new("t", ArrowType::Utf8, false)]);
-    let columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from_iter_values((0..texts * each).map(name)))];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+    table_of(&ALONE, vec![texts((0..others * each).map(name))])
 }
 
 /// What a form is worth depends on how long texts are: those that are in a table cost no look at what is referred to, and longer ones cost
 /// what is looked at before.
 #[test]
 fn short_texts_cost_no_look_at_what_is_referred_to() {
-    let text = |source| {
-        let field = Field { name: "t".into(), data_type: DataType::Utf8, nullable: false };
-        Plan::Scan(Scan { source, table: "t".into(), columns: vec![0], fields: vec![field] })
-    };
-    let found = join(JoinKind::Inner, text(0), text(1), &[(0, 0)], false);
+    let found = join(JoinKind::Inner, scan_of(0, &ALONE), scan_of(1, &ALONE), &[(0, 0)], false);
     let plan = aggregate(found, &[], &[(Count, None, false)]);
     for device in &DEVICES[..2] {
         for (bytes, fewer) in [(8, [true, true]), (12, [false, true]), (24, [false, false])] {
@@ -381,10 +337,10 @@ fn short_texts_cost_no_look_at_what_is_referred_to() {
             let read = FORMS.map(|form| {
                 let forced =
                     [("text_form", form), ("text_join", "texts"), ("key_filter", "off"), ("join_parts", "1")];
-                let options = QueryOptions { meter: true, ..on(*device, &forced) };
+                let options = QueryOptions { meter: true, ..on_lanes(*device, &forced) };
                 let output = run(&Engine::new(), &plan, &sources, &options);
                 assert_eq!(rows_of(&output.batch, false), ["8000"]);
-                assert_eq!(forms(&output.metrics), [form]);
+                assert_eq!(chosen(&output, "text_form"), [form]);
                 output.metrics.traffic.expect("counts").device().read
             });
 

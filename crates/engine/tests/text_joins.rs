@@ -1,22 +1,7 @@
 //! Joins on texts that have dictionaries, by the texts and by their codes: every kind against a nested loop, with NULLs, texts of one
 //! side alone, dictionaries of a few entries and of more than a byte tells apart, several keys, a table joined with itself.
 
-use std::sync::Arc;
-
-use crate::common::Table;
-use crate::common::cases::{covering, facets_and};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::testing::gpu;
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, Forced, MacroModel, MicroModel, Query, QueryOptions, QueryOutput,
-    TableSource,
-};
+use crate::common::*;
 
 /// Two texts and a number.
 type Row = (Option<String>, Option<String>, i32);
@@ -24,34 +9,24 @@ type Row = (Option<String>, Option<String>, i32);
 const FORCED: [&str; 2] = ["texts", "codes"];
 
 fn table(rows: &[Row]) -> Arc<dyn TableSource> {
-    let schema = Schema::new(vec![
-        ArrowField::new("a", ArrowType::Utf8, true),
-        ArrowField::new("b", ArrowType::Utf8, true),
-        ArrowField::new("v", ArrowType::Int32, false),
-    ]);
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(StringArray::from_iter(rows.iter().map(|row| row.0.clone()))),
-        Arc::new(StringArray::from_iter(rows.iter().map(|row| row.1.clone()))),
-        Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.2))),
+        maybe_texts(rows.iter().map(|row| row.0.clone())),
+        maybe_texts(rows.iter().map(|row| row.1.clone())),
+        ints(rows.iter().map(|row| row.2)),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+    table_of(&COLUMNS, columns)
 }
 
+const COLUMNS: [Column; 3] =
+    [("a", DataType::Utf8, true), ("b", DataType::Utf8, true), ("v", DataType::Int32, false)];
+
 fn scan(source: usize) -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![
-        field("a", DataType::Utf8, true),
-        field("b", DataType::Utf8, true),
-        field("v", DataType::Int32, false),
-    ];
-    Plan::Scan(Scan { source, table: "t".into(), columns: vec![0, 1, 2], fields })
+    scan_of(source, &COLUMNS)
 }
 
 fn column(index: usize) -> Expr {
-    match index % 3 {
-        2 => Expr::column(index, DataType::Int32, false),
-        _ => Expr::column(index, DataType::Utf8, true),
-    }
+    let (_, data_type, nullable) = COLUMNS[index % COLUMNS.len()].clone();
+    Expr::column(index, data_type, nullable)
 }
 
 /// What rows have in common.
@@ -65,17 +40,10 @@ struct Condition {
 }
 
 fn join(kind: JoinKind, (build, probe): (Plan, Plan), condition: Condition) -> Plan {
-    let less = ExprKind::Compare(CompareOp::Lt, Box::new(column(2)), Box::new(column(5)));
-    let less = Expr { kind: less, data_type: DataType::Boolean, nullable: false };
-    Plan::Join(Box::new(Join {
-        build,
-        probe,
-        kind,
-        keys: condition.keys.iter().map(|key| (column(*key), column(*key))).collect(),
-        residual: condition.residual.then_some(less),
-        null_equal: condition.null_equal,
-        null_aware: condition.null_aware,
-    }))
+    let keys = condition.keys.iter().map(|key| (column(*key), column(*key))).collect();
+    let residual = condition.residual.then(|| compare(CompareOp::Lt, column(2), column(5)));
+    let Condition { null_equal, null_aware, .. } = condition;
+    Plan::Join(Box::new(Join { residual, null_equal, null_aware, ..join_of(kind, build, probe, keys) }))
 }
 
 /// The rows that a nested loop gives, as text, sorted.
@@ -136,41 +104,8 @@ fn expected(kind: JoinKind, condition: Condition, build: &[Row], probe: &[Row]) 
     out
 }
 
-/// A result's rows as text, sorted.
-fn rows_of(batch: &RecordBatch) -> Vec<String> {
-    let cell = |array: &ArrayRef, row: usize| match array.is_null(row) {
-        true => "-".into(),
-        false => array_value_to_string(array, row).expect("prints"),
-    };
-    let row = |row| batch.columns().iter().map(|array| cell(array, row)).collect::<Vec<String>>().join("|");
-    let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
-    rows.sort();
-    rows
-}
-
-fn forced(value: &str) -> Forced {
-    let mut forced = Forced::default();
-    forced.set("text_join", value).expect("an axis and its value");
-    forced
-}
-
-fn devices() -> impl Iterator<Item = DeviceChoice> {
-    [DeviceChoice::Cpu, DeviceChoice::Simt].into_iter().chain(gpu())
-}
-
 fn options(device: DeviceChoice, value: &str) -> QueryOptions {
-    let micro_model = MicroModel::Resolution;
-    QueryOptions { device, threads: Some(2), micro_model, variants: forced(value), ..QueryOptions::default() }
-}
-
-fn run(
-    engine: &Engine,
-    plan: &Plan,
-    sources: &[Arc<dyn TableSource>],
-    options: &QueryOptions,
-) -> QueryOutput {
-    let query = Query { plan: plan.clone(), sources: sources.to_vec(), options: options.clone() };
-    engine.execute(&query, &CancelToken::default()).expect("the join runs")
+    QueryOptions { micro_model: MicroModel::Resolution, ..on(device, &[("text_join", value)]) }
 }
 
 /// What joins compared texts as, and why.
@@ -235,7 +170,9 @@ fn every_kind_equals_a_nested_loop_by_texts_and_by_codes() {
                 for kind in JoinKind::ALL {
                     turn += 1;
                     // A GPU compiles each kernel for a while.
-                    let devices = devices().filter(|device| *device != DeviceChoice::Cuda || turn % 37 == 0);
+                    let devices = devices()
+                        .into_iter()
+                        .filter(|device| *device != DeviceChoice::Cuda || turn % 37 == 0);
                     let ways = devices.flat_map(|device| FORCED.map(|value| (device, value)));
                     cases.extend(ways.map(|way| (side, condition, kind, way)));
                 }
@@ -249,9 +186,9 @@ fn every_kind_equals_a_nested_loop_by_texts_and_by_codes() {
     for (side, condition, kind, (device, value)) in cases {
         let (build, probe) = &sides[side];
         let plan = join(kind, (scan(0), scan(1)), condition);
-        let output = run(&engine, &plan, &[table(build), table(probe)], &options(device, value));
+        let output = run(&engine, &plan, &[table(build), table(probe)], options(device, value));
         let what = format!("{kind:?} {condition:?} {device:?} {value} {:?}", (build.len(), probe.len()));
-        assert_eq!(rows_of(&output.batch), expected(kind, condition, build, probe), "{what}");
+        assert_eq!(rows_of(&output.batch, false), expected(kind, condition, build, probe), "{what}");
         assert_eq!(chosen(&output), [(value, "forced".into())], "{what}");
     }
 }
@@ -280,9 +217,9 @@ fn dictionaries_of_many_entries() {
         for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildSemi, JoinKind::ProbeAnti] {
             let expected = expected(kind, condition, &build, &probe);
             let plan = join(kind, (scan(0), scan(1)), condition);
-            for (device, value) in devices().flat_map(|d| FORCED.map(|value| (d, value))) {
-                let output = run(&engine, &plan, &sources, &options(device, value));
-                assert_eq!(rows_of(&output.batch), expected, "{kind:?} {device:?} {value}");
+            for (device, value) in devices().into_iter().flat_map(|d| FORCED.map(|value| (d, value))) {
+                let output = run(&engine, &plan, &sources, options(device, value));
+                assert_eq!(rows_of(&output.batch, false), expected, "{kind:?} {device:?} {value}");
                 assert_eq!(chosen(&output)[0].0, value);
             }
         }
@@ -291,8 +228,8 @@ fn dictionaries_of_many_entries() {
     for (build, probe) in [(&large, &small), (&small, &large)] {
         let plan = join(JoinKind::Inner, (scan(0), scan(1)), condition);
         let sources = [table(build), table(probe)];
-        let outputs = FORCED.map(|value| run(&engine, &plan, &sources, &options(DeviceChoice::Cpu, value)));
-        let [texts, codes] = outputs.map(|output| (rows_of(&output.batch), chosen(&output)[0].0));
+        let outputs = FORCED.map(|value| run(&engine, &plan, &sources, options(DeviceChoice::Cpu, value)));
+        let [texts, codes] = outputs.map(|output| (rows_of(&output.batch, false), chosen(&output)[0].0));
         assert_eq!((texts.1, codes.1), ("texts", "codes"));
         assert!(!texts.0.is_empty());
         assert_eq!(texts.0, codes.0);
@@ -309,9 +246,9 @@ fn not_in_knows_nulls() {
             let expected = expected(JoinKind::BuildAnti, condition, &outer, &inner);
             let plan = join(JoinKind::BuildAnti, (scan(0), scan(1)), condition);
             let sources = [table(&outer), table(&inner)];
-            for (device, value) in devices().flat_map(|d| FORCED.map(|value| (d, value))) {
-                let output = run(&engine, &plan, &sources, &options(device, value));
-                assert_eq!(rows_of(&output.batch), expected, "{device:?} {value} {}", inner.len());
+            for (device, value) in devices().into_iter().flat_map(|d| FORCED.map(|value| (d, value))) {
+                let output = run(&engine, &plan, &sources, options(device, value));
+                assert_eq!(rows_of(&output.batch, false), expected, "{device:?} {value} {}", inner.len());
             }
         }
     }
@@ -346,45 +283,36 @@ fn the_choice_and_its_reason() {
             let options = options(device, "rule");
             let output = run(&engine, &plan, &[table(build), table(probe)], &options);
             assert_eq!(chosen(&output), [(value, reason.to_string())]);
-            assert_eq!(rows_of(&output.batch), expected(JoinKind::Inner, condition, build, probe));
+            assert_eq!(rows_of(&output.batch, false), expected(JoinKind::Inner, condition, build, probe));
         }
     }
     // What is not possible everywhere is left to the rule; numbers leave no choice.
     let plan = join(JoinKind::Inner, (scan(0), scan(1)), condition);
-    let output = run(&engine, &plan, &[table(&few), table(&unique)], &options(DeviceChoice::Cpu, "codes"));
+    let output = run(&engine, &plan, &[table(&few), table(&unique)], options(DeviceChoice::Cpu, "codes"));
     let reason = "texts of the probe side have no dictionary; codes is not possible: texts of the probe side have \
                   no dictionary";
     assert_eq!(chosen(&output), [("texts", reason.to_string())]);
     let plan = join(JoinKind::Inner, (scan(0), scan(1)), Condition { keys: &[2], ..condition });
-    let output = run(&engine, &plan, &[table(&few), table(&few)], &options(DeviceChoice::Cpu, "rule"));
+    let output = run(&engine, &plan, &[table(&few), table(&few)], options(DeviceChoice::Cpu, "rule"));
     assert_eq!(chosen(&output), []);
 }
 
-fn smaller(input: Plan, column_index: usize, limit: i128) -> Plan {
-    let limit = Expr::literal(Literal::Int(limit), DataType::Int32);
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(column_index)), Box::new(limit));
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
-    Plan::Filter { input: Box::new(input), predicate }
+fn smaller(input: Plan, index: usize, limit: i128) -> Plan {
+    keep(input, compare_with(CompareOp::Lt, column(index), limit))
 }
 
 /// The rows with their first text in capitals, which is computed.
 fn capitals(input: Plan) -> Plan {
-    let kind = ExprKind::Function(Function::Upper, vec![column(0)]);
-    let exprs = vec![Expr { kind, ..column(0) }, column(1), column(2)];
-    Plan::Project { input: Box::new(input), exprs, names: ["a", "b", "v"].map(str::to_string).to_vec() }
+    values_of(input, vec![call(Function::Upper, vec![column(0)], DataType::Utf8), column(1), column(2)])
 }
 
 fn count(input: Plan) -> Plan {
-    let field = Field { name: "n".into(), data_type: DataType::Int64, nullable: false };
-    let aggregates =
-        vec![Aggregate { function: AggregateFunction::Count, argument: None, distinct: false, field }];
-    Plan::Aggregate { input: Box::new(input), keys: Vec::new(), aggregates, names: Vec::new() }
+    groups_of(input, Vec::new(), vec![of_longs(AggregateFunction::Count, None)])
 }
 
 /// Rows of a sort with a limit that leaves out none; where they stay on the device, they are codes of the table's dictionary.
 fn first_rows(input: Plan, rows: usize) -> Plan {
-    let key = SortKey { expr: column(2), descending: false, nulls_first: false };
-    Plan::Sort { input: Box::new(input), keys: vec![key], fetch: Some(rows) }
+    sorted(input, vec![sort_key(column(2), false, false)], Some(rows))
 }
 
 /// Filtered build sides, joins of joins, the rows of an inner sort, and a table with itself; again and again, as a stage that has run
@@ -417,15 +345,15 @@ fn plans_around_the_join() {
     let sources = [table(&a), table(&b), table(&unique(70, true))];
     for (name, plan) in &plans {
         let mut all = Vec::new();
-        for (device, value) in devices().flat_map(|d| FORCED.map(|value| (d, value))) {
+        for (device, value) in devices().into_iter().flat_map(|d| FORCED.map(|value| (d, value))) {
             for _ in 0..3 {
-                let output = run(&engine, plan, &sources, &options(device, value));
+                let output = run(&engine, plan, &sources, options(device, value));
                 assert!(
                     chosen(&output).iter().all(|(chosen, _)| *chosen == value),
                     "{name} {:?}",
                     chosen(&output)
                 );
-                all.push(rows_of(&output.batch));
+                all.push(rows_of(&output.batch, false));
             }
         }
         assert!(!all[0].is_empty(), "{name}");
@@ -446,7 +374,7 @@ fn other_models_and_other_data() {
     let mut cases = Vec::new();
     for kind in [JoinKind::Inner, JoinKind::ProbeAnti, JoinKind::BuildMark] {
         for side in 0..sides.len() {
-            for (device, micro_model) in devices().flat_map(|d| micro.map(|model| (d, model))) {
+            for (device, micro_model) in devices().into_iter().flat_map(|d| micro.map(|model| (d, model))) {
                 for macro_model in moves {
                     let base = options(device, "codes");
                     let options = QueryOptions { micro_model, macro_model, block_bytes: Some(64), ..base };
@@ -462,7 +390,11 @@ fn other_models_and_other_data() {
         let [build, probe] = &sides[side];
         let plan = join(kind, (scan(0), scan(1)), condition);
         let output = run(&engine, &plan, &[table(build), table(probe)], &options);
-        assert_eq!(rows_of(&output.batch), expected(kind, condition, build, probe), "{kind:?} {options:?}");
+        assert_eq!(
+            rows_of(&output.batch, false),
+            expected(kind, condition, build, probe),
+            "{kind:?} {options:?}"
+        );
         assert_eq!(chosen(&output)[0].0, "codes");
     }
 }

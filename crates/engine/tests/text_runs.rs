@@ -1,12 +1,9 @@
 //! Texts that the lanes of a warp match as one run of bytes keep the rows that lanes keep which match their own: of all lengths, NULL, with
 //! needles that lie across the ends of texts, beside other conditions, before joins, in warps of several widths.
 
-use crate::common::cases::{covering, facets_and, is_whole};
-use crate::plans::{aggregate, filter, join, like, rows_of, run};
-use crate::texts::{all, contains, keep, mixed, not, number, scan, table};
-use kelpie_compile::expr::{CompareOp, Expr};
-use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan};
-use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, ShapeChoices};
+use crate::common::*;
+use crate::plans::{aggregate, filter, join, like};
+use crate::texts::{contains, mixed, number, scan, table};
 
 /// Conditions with a needle.
 fn conditions() -> Vec<(&'static str, Expr)> {
@@ -51,25 +48,7 @@ fn plans_of(condition: &Expr) -> Vec<(&'static str, Plan)> {
 }
 
 fn options(device: DeviceChoice, (lanes, blocks): (u32, u32), variants: &[(&str, &str)]) -> QueryOptions {
-    let mut forced = Forced::default();
-    for (axis, value) in variants {
-        forced.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions {
-        device,
-        simt_lanes: lanes,
-        shape: ShapeChoices { blocks: Some(blocks), ..ShapeChoices::default() },
-        variants: forced,
-        ..QueryOptions::default()
-    }
-}
-
-fn has(output: &QueryOutput, (axis, value): (&str, &str)) -> bool {
-    output.metrics.choices().any(|choice| choice.axis.name == axis && choice.value == value)
-}
-
-fn cpu() -> QueryOptions {
-    QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() }
+    QueryOptions { device, ..in_blocks(lanes, blocks, variants) }
 }
 
 #[test]
@@ -102,7 +81,7 @@ fn rows_whose_texts_match_are_the_same_rows() {
     for (size, number, index, options) in cases {
         let (sources, (condition_name, condition)) = (&tables[size], &conditions[number]);
         let (name, plan) = plans_of(condition).swap_remove(index);
-        let expected = rows_of(&run(&engine, &plan, sources, &cpu()).batch, false);
+        let expected = rows(&engine, &plan, sources, cpu());
         let output = run(&engine, &plan, sources, &options);
         runs += usize::from(has(&output, ("text_lanes", "run")));
         assert_eq!(rows_of(&output.batch, false), expected, "{condition_name}, {name}: {options:?}, {size}");
@@ -125,7 +104,7 @@ fn needles_are_in_one_text() {
     for pattern in ["%needle%", "%ee%", "%needle%nee%", "%needle%7"] {
         for negated in [false, true] {
             let plan = keep(scan(0), contains(pattern, negated));
-            let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+            let expected = rows(&engine, &plan, &sources, cpu());
             assert!(!expected.is_empty());
             for lanes in [2, 5, 8, 32] {
                 let options = options(DeviceChoice::Simt, (lanes, 2), &[("text_lanes", "run")]);
@@ -139,18 +118,16 @@ fn needles_are_in_one_text() {
 
 #[test]
 fn a_gpu_keeps_the_same_rows() {
+    let Some(device) = gpu() else { return };
     let engine = Engine::new();
-    if !kelpie_engine::testing::has_cuda(&engine) {
-        return;
-    }
     for sizes in [[30_000, 60], [33, 0]] {
         let sources = sizes.map(mixed);
         for (number, (condition_name, condition)) in conditions().into_iter().enumerate() {
             for (index, (name, plan)) in plans_of(&condition).into_iter().enumerate() {
-                let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+                let expected = rows(&engine, &plan, &sources, cpu());
                 let refill = ("lane_refill", ["off", "last", "all"][(index + number) % 3]);
                 let variants = [("text_lanes", "run"), refill];
-                let output = run(&engine, &plan, &sources, &options(DeviceChoice::Cuda, (32, 3), &variants));
+                let output = run(&engine, &plan, &sources, options(device, (32, 3), &variants));
                 assert_eq!(rows_of(&output.batch, false), expected, "{condition_name}, {name}: {variants:?}");
             }
         }
@@ -167,7 +144,7 @@ fn hardly_any_texts() {
         let sources = [table(texts.clone().into_iter()), table(texts.into_iter())];
         for (name, condition) in conditions() {
             let plan = keep(scan(0), condition);
-            let expected = run(&engine, &plan, &sources, &cpu());
+            let expected = run(&engine, &plan, &sources, cpu());
             let options = options(DeviceChoice::Simt, (8, 1), &[("text_lanes", "run")]);
             let output = run(&engine, &plan, &sources, &options);
             assert_eq!(rows_of(&output.batch, false), rows_of(&expected.batch, false), "{name}");

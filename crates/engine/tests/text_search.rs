@@ -2,72 +2,29 @@
 //! evaluation: where needles go over the ends of texts, stand at the ends of all texts, overlap, or are the first of several pieces;
 //! in batches and morsels of any size, by several workers, beside other conditions.
 
-use crate::plans;
-
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use crate::plans::{aggregate, filter, join, like, run, try_run};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{DeviceChoice, Engine, Forced, MacroModel, QueryOptions, QueryOutput, TableSource};
-
-use crate::common::Table;
-
-/// A generator of numbers (Steele et al., SplitMix64): the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, count: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % count.max(1) as u64) as usize
-    }
-}
+use crate::common::*;
+use crate::plans::{aggregate, join, like};
 
 type Texts = Vec<Option<String>>;
 
+const COLUMNS: [Column; 2] = [("n", DataType::Int64, false), ("a", DataType::Utf8, true)];
+
 /// `n`: `0..rows`; `a`: the texts.
-fn table(texts: &Texts) -> Arc<dyn TableSource> {
-    let schema = Schema::new(vec![
-        ArrowField::new("n", ArrowType::Int64, false),
-        ArrowField::new("a", ArrowType::Utf8, true),
-    ]);
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(0..texts.len() as i64)),
-        Arc::new(StringArray::from_iter(texts.iter().map(Option::as_deref))),
-    ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+fn table(texts: &Texts) -> Arc<Table> {
+    let texts_or_none = maybe_texts(texts.iter().map(Option::as_deref));
+    table_of(&COLUMNS, vec![longs(0..texts.len() as i64), texts_or_none])
 }
 
 fn scan(source: usize) -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![field("n", DataType::Int64, false), field("a", DataType::Utf8, true)];
-    Plan::Scan(Scan { source, table: "t".into(), columns: vec![0, 1], fields })
-}
-
-fn keep(input: Plan, predicate: Expr) -> Plan {
-    Plan::Filter { input: Box::new(input), predicate }
+    scan_of(source, &COLUMNS)
 }
 
 fn matching(pattern: &str, negated: bool) -> Plan {
     keep(scan(0), like(&scan(0), 1, pattern, negated))
 }
 
-fn and(a: Expr, b: Expr) -> Expr {
-    let kind = ExprKind::And(Box::new(a), Box::new(b));
-    Expr { kind, data_type: DataType::Boolean, nullable: true }
-}
-
 fn number(op: CompareOp, value: i128) -> Expr {
-    let Plan::Filter { predicate, .. } = filter(scan(0), 0, op, value) else { panic!("no filter") };
-    predicate
+    compare_with(op, column_of(&COLUMNS, 0), value)
 }
 
 /// LIKE for patterns of `%` and other bytes, in which a `%` stands.
@@ -94,15 +51,11 @@ fn expected(texts: &Texts, pattern: &str, negated: bool) -> Vec<i64> {
 }
 
 fn forced(pairs: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    for (name, value) in pairs {
-        variants.set(name, value).expect("an axis and its value");
-    }
-    QueryOptions { device: DeviceChoice::Cpu, threads: Some(1), variants, ..QueryOptions::default() }
+    QueryOptions { threads: Some(1), ..on(DeviceChoice::Cpu, pairs) }
 }
 
 fn is_searched(output: &QueryOutput) -> bool {
-    output.metrics.choices().any(|choice| choice.axis.name == "text_search" && choice.value == "batches")
+    has(output, ("text_search", "batches"))
 }
 
 /// The numbers of rows that a plan gives, ascending.
@@ -120,7 +73,7 @@ fn check(texts: &Texts, patterns: &[&str], options: &[(&str, &str)]) {
         for negated in [false, true] {
             for search in ["rows", "batches"] {
                 let options = forced(&[&[("text_search", search)], options].concat());
-                let output = run(&engine, &matching(pattern, negated), &sources, &options);
+                let output = run(&engine, matching(pattern, negated), &sources, &options);
                 let what = format!("{pattern} {negated} {search} of {} rows", texts.len());
                 assert_eq!(numbers(&output), expected(texts, pattern, negated), "{what}");
                 assert_eq!(is_searched(&output), are_raw(texts) && search == "batches", "{what}");
@@ -239,10 +192,8 @@ fn morsels_of_several_workers_beside_other_conditions() {
             counted,
         ];
         for (index, plan) in plans.iter().enumerate() {
-            let rows = plans::rows_of(
-                &run(&engine, plan, &sources, &forced(&[("text_search", "rows")])).batch,
-                false,
-            );
+            let rows =
+                rows_of(&run(&engine, plan, &sources, forced(&[("text_search", "rows")])).batch, false);
             for (threads, macro_model) in
                 [(1, MacroModel::Auto), (3, MacroModel::Auto), (3, MacroModel::Batch)]
             {
@@ -253,10 +204,10 @@ fn morsels_of_several_workers_beside_other_conditions() {
                 let options = QueryOptions { threads, macro_model, block_bytes, ..forced(&pairs) };
                 let output = run(&engine, plan, &sources, &options);
                 assert!(is_searched(&output), "{index}");
-                assert_eq!(plans::rows_of(&output.batch, false), rows, "{index} {threads:?} {macro_model:?}");
+                assert_eq!(rows_of(&output.batch, false), rows, "{index} {threads:?} {macro_model:?}");
             }
         }
-        let whole = run(&engine, &plans[0], &sources, &forced(&[]));
+        let whole = run(&engine, &plans[0], &sources, forced(&[]));
         assert_eq!(numbers(&whole), expected(&texts, pattern, negated));
     }
 }
@@ -269,14 +220,14 @@ fn texts_that_a_stage_left() {
     let key = |index: usize, descending| {
         let field = scan(0).fields().swap_remove(index);
         let expr = Expr::column(index, field.data_type, field.nullable);
-        SortKey { expr, descending, nulls_first: false }
+        sort_key(expr, descending, false)
     };
     let keys = vec![key(1, true), key(0, false)];
-    let sorted = Plan::Sort { input: Box::new(scan(0)), keys, fetch: Some(2900) };
+    let sorted = sorted(scan(0), keys, Some(2900));
     for negated in [false, true] {
         let plan = keep(sorted.clone(), like(&scan(0), 1, "%abc%b%", negated));
         let [rows, batches] = ["rows", "batches"].map(|search| {
-            let output = run(&engine, &plan, &sources, &forced(&[("text_search", search)]));
+            let output = run(&engine, &plan, &sources, forced(&[("text_search", search)]));
             assert_eq!(is_searched(&output), search == "batches");
             numbers(&output)
         });
@@ -287,7 +238,7 @@ fn texts_that_a_stage_left() {
 #[test]
 fn the_rule_searches_batches() {
     let (engine, sources) = (Engine::new(), [table(&random(300, &["a", "b", "c"], 60))]);
-    assert!(is_searched(&run(&engine, &matching("%abc%", false), &sources, &forced(&[]))));
+    assert!(is_searched(&run(&engine, matching("%abc%", false), &sources, forced(&[]))));
 }
 
 #[test]
@@ -303,7 +254,7 @@ fn what_has_no_needle_says_so() {
     ];
     for (pattern, lacks) in cases {
         let options = forced(&[("p0.text_search", "batches")]);
-        let error = try_run(&engine, &matching(pattern, false), &sources, &options).expect_err("no needle");
+        let error = try_run(&engine, matching(pattern, false), &sources, &options).expect_err("no needle");
         assert!(error.to_string().contains(lacks), "{pattern}: {error}");
     }
 }

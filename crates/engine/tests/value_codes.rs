@@ -1,21 +1,21 @@
 //! Keys that are columns of few integers, far from each other: a column has codes beside its values, and groups are direct-addressed with a
 //! slot a value, wherever the key's row is at hand, and else by a search.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::Range;
 
-use crate::common::Table;
-use crate::plans::{aggregate, filter, grouping_sets, join, rows_of, run, union};
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit as ArrowUnit};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::CompareOp;
-use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, TimeUnit};
-use kelpie_engine::testing::has_cuda;
-use kelpie_engine::{DeviceChoice, Engine, Forced, MacroModel, QueryOptions, QueryOutput, TableSource};
+use crate::common::*;
+use crate::plans::{aggregate, filter, grouping_sets, join, union};
+use kelpie_compile::types::TimeUnit;
 
-const NAMES: [&str; 6] = ["far", "moment", "price", "unsigned", "many", "amount"];
+const TIME: DataType = DataType::Timestamp { unit: TimeUnit::Nanosecond, timezone: None };
+const COLUMNS: [Column; 6] = [
+    ("far", DataType::Int64, true),
+    ("moment", TIME, true),
+    ("price", DataType::Decimal128 { precision: 20, scale: 2 }, true),
+    ("unsigned", DataType::UInt64, true),
+    ("many", DataType::Int64, true),
+    ("amount", DataType::Int64, false),
+];
 const VALUES: u64 = 40;
 
 fn mixed(number: u64) -> u64 {
@@ -24,7 +24,7 @@ fn mixed(number: u64) -> u64 {
 }
 
 /// The value of a column with few ones; both ends of the 64 bits are among them. NULL now and then.
-fn cell(column: u64, row: u64) -> Option<i64> {
+fn value_of(column: u64, row: u64) -> Option<i64> {
     let pick = mixed(row * 8 + column) >> 20;
     if pick.is_multiple_of(11) {
         return None;
@@ -40,87 +40,24 @@ fn cell(column: u64, row: u64) -> Option<i64> {
 }
 
 /// A table in batches.
-fn table(rows: u64, batches: u64) -> Arc<dyn TableSource> {
-    let time = ArrowType::Timestamp(ArrowUnit::Nanosecond, None);
-    let types = [
-        ArrowType::Int64,
-        time,
-        ArrowType::Decimal128(20, 2),
-        ArrowType::UInt64,
-        ArrowType::Int64,
-        ArrowType::Int64,
-    ];
-    let field =
-        |(name, data_type): (&str, &ArrowType)| ArrowField::new(name, data_type.clone(), name != "amount");
-    let schema = Arc::new(Schema::new(NAMES.into_iter().zip(&types).map(field).collect::<Vec<_>>()));
-    let batch = |first: u64, end: u64| {
-        let values = |column: u64| (first..end).map(move |row| cell(column, row));
-        let prices = Decimal128Array::from_iter(values(2).map(|value| value.map(i128::from)));
+fn table(rows: usize, batches: usize) -> Arc<dyn TableSource> {
+    let batch = |rows: Range<usize>| {
+        let values = |column: u64| rows.clone().map(move |row| value_of(column, row as u64));
         let columns: Vec<ArrayRef> = vec![
-            Arc::new(Int64Array::from_iter(values(0))),
+            maybe_longs(values(0)),
             Arc::new(TimestampNanosecondArray::from_iter(values(1))),
-            Arc::new(prices.with_precision_and_scale(20, 2).expect("a decimal")),
+            decimals(values(2).map(|value| value.map(i128::from)), 20, 2),
             Arc::new(UInt64Array::from_iter(values(3).map(|value| value.map(|value| value as u64)))),
-            Arc::new(Int64Array::from_iter((first..end).map(|row| Some(mixed(row) as i64)))),
-            Arc::new(Int64Array::from_iter_values((first..end).map(|row| row as i64 % 17))),
+            maybe_longs(rows.clone().map(|row| Some(mixed(row as u64) as i64))),
+            longs(rows.clone().map(|row| row as i64 % 17)),
         ];
-        RecordBatch::try_new(Arc::clone(&schema), columns).expect("a batch")
+        batch_of(&COLUMNS, columns)
     };
-    let length = rows.div_ceil(batches).max(1);
-    let firsts = (0..rows).step_by(length as usize);
-    let mut all: Vec<RecordBatch> = firsts.map(|first| batch(first, (first + length).min(rows))).collect();
-    if all.is_empty() {
-        all.push(batch(0, 0));
-    }
-    Arc::new(Table(all))
+    in_batches(rows, batches, batch)
 }
 
 fn scan(source: usize) -> Plan {
-    let time = DataType::Timestamp { unit: TimeUnit::Nanosecond, timezone: None };
-    let price = DataType::Decimal128 { precision: 20, scale: 2 };
-    let types = [DataType::Int64, time, price, DataType::UInt64, DataType::Int64, DataType::Int64];
-    let field = |(name, data_type): (&str, DataType)| Field {
-        name: name.into(),
-        data_type,
-        nullable: name != "amount",
-    };
-    let fields = NAMES.into_iter().zip(types).map(field).collect();
-    Plan::Scan(Scan { source, table: format!("t{source}"), columns: (0..NAMES.len()).collect(), fields })
-}
-
-fn options(device: DeviceChoice, forced: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    forced.iter().for_each(|(axis, value)| variants.set(axis, value).expect("an axis and its value"));
-    QueryOptions { device, threads: Some(2), variants, ..QueryOptions::default() }
-}
-
-fn devices(engine: &Engine) -> Vec<DeviceChoice> {
-    let gpu = has_cuda(engine).then_some(DeviceChoice::Cuda);
-    [DeviceChoice::Cpu, DeviceChoice::Simt].into_iter().chain(gpu).collect()
-}
-
-/// The groups of a plan's rows by some columns, each with its number of rows, sum and greatest of a column.
-fn grouped(rows: &[String], keys: &[usize], amount: usize) -> Vec<String> {
-    let mut groups: BTreeMap<Vec<&str>, (u64, i64, i64)> = BTreeMap::new();
-    for row in rows {
-        let cells: Vec<&str> = row.split('|').collect();
-        let (count, sum, most) = groups.entry(keys.iter().map(|key| cells[*key]).collect()).or_default();
-        let amount: i64 = cells[amount].parse().expect("a number");
-        (*count, *sum, *most) = (*count + 1, *sum + amount, amount.max(*most));
-    }
-    let line = |(keys, (count, sum, most)): (&Vec<&str>, &(u64, i64, i64))| {
-        format!("{}|{count}|{sum}|{most}", keys.join("|"))
-    };
-    let mut lines: Vec<String> = groups.iter().map(line).collect();
-    lines.sort();
-    lines
-}
-
-/// Slots of the direct-addressed table that a query's rows came to, if they came to one.
-fn slots(output: &QueryOutput) -> Option<u64> {
-    let pipelines = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str());
-    let behind = pipelines.filter_map(|text| text.split_once("direct, ")).map(|(_, behind)| behind).next()?;
-    behind.split(' ').next()?.parse().ok()
+    scan_of(source, &COLUMNS)
 }
 
 fn by_amount(plan: Plan, keys: &[usize], amount: usize) -> Plan {
@@ -136,13 +73,13 @@ fn compare(
     sources: &[Arc<dyn TableSource>],
     ways: &[&[(&str, &str)]],
 ) -> Option<u64> {
-    let rows = run(engine, plan, sources, &options(DeviceChoice::Cpu, &[]));
+    let rows = run(engine, plan, sources, on(DeviceChoice::Cpu, &[]));
     let expected = grouped(&rows_of(&rows.batch, false), keys, amount);
     let plan = by_amount(plan.clone(), keys, amount);
     let mut by_rule = None;
-    for device in devices(engine) {
+    for device in devices() {
         for way in [&[][..], &[("group_table", "hash")]].iter().chain(ways) {
-            let output = run(engine, &plan, sources, &options(device, way));
+            let output = run(engine, &plan, sources, on(device, way));
             assert_eq!(rows_of(&output.batch, false), expected, "{device:?} {way:?} {keys:?}");
             if way.is_empty() && device == DeviceChoice::Cpu {
                 by_rule = slots(&output);
@@ -222,9 +159,9 @@ fn groups_of_groups_and_of_several_tables() {
         (&[0, 3], &[&[0, 1], &[0], &[1], &[]]),
         &[(Count, None, false), (Sum, Some(5), false)],
     );
-    let expected = run(&engine, &sets, &sources, &options(DeviceChoice::Cpu, &[("group_table", "hash")]));
-    for device in devices(&engine) {
-        let output = run(&engine, &sets, &sources, &options(device, &[]));
+    let expected = run(&engine, &sets, &sources, on(DeviceChoice::Cpu, &[("group_table", "hash")]));
+    for device in devices() {
+        let output = run(&engine, &sets, &sources, on(device, &[]));
         assert_eq!(rows_of(&output.batch, false), rows_of(&expected.batch, false), "{device:?}");
     }
 }
@@ -235,10 +172,10 @@ fn blocks_and_little_memory() {
     let engine = Engine::new();
     let sources = [table(5000, 2)];
     let plan = by_amount(scan(0), &[0, 2], 5);
-    let expected = run(&engine, &plan, &sources, &options(DeviceChoice::Cpu, &[("group_table", "hash")]));
-    for device in devices(&engine) {
+    let expected = run(&engine, &plan, &sources, on(DeviceChoice::Cpu, &[("group_table", "hash")]));
+    for device in devices() {
         for macro_model in [MacroModel::Batch, MacroModel::KernelAtATime] {
-            let options = QueryOptions { macro_model, ..options(device, &[]) };
+            let options = QueryOptions { macro_model, ..on(device, &[]) };
             let output = run(&engine, &plan, &sources, &options);
             assert_eq!(rows_of(&output.batch, false), rows_of(&expected.batch, false), "{device:?}");
         }

@@ -1,17 +1,13 @@
 //! Every value of every axis gives equal rows: wherever a plan leaves a choice, each possible value alone, and random genomes, on
 //! the CPU, on the interpreter, and on a GPU where there is one.
 
+use std::sync::Mutex;
+
+use crate::common::*;
 use crate::plans;
-
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
-
-use crate::common::cases::{covering, is_whole};
-use crate::plans::{plans, rows_of, run, table, try_run};
-use kelpie_compile::expr::{Expr, ExprKind};
-use kelpie_compile::plan::{AggregateFunction, Plan};
+use crate::plans::{plans, table};
+use kelpie_engine::Choice;
 use kelpie_engine::variant::axes;
-use kelpie_engine::{Choice, DeviceChoice, Engine, Forced, QueryOptions, TableSource};
 
 /// Random genomes a plan.
 const GENOMES: u64 = 3;
@@ -19,19 +15,6 @@ const GENOMES: u64 = 3;
 const PARTS: usize = 4;
 /// Genomes of a part that run, where not all of them do.
 const MOST: usize = 150;
-
-/// A generator of numbers (Steele et al., SplitMix64): the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, count: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % count.max(1) as u64) as usize
-    }
-}
 
 /// What was compared.
 #[derive(Default)]
@@ -81,7 +64,7 @@ impl Case {
     }
 }
 
-fn force(choices: &[(Choice, &'static str)]) -> Forced {
+fn forced(choices: &[(Choice, &'static str)]) -> Forced {
     let mut forced = Forced::default();
     for (choice, value) in choices {
         forced.set(&choice.qualified(), value).expect("an axis and its value");
@@ -98,7 +81,7 @@ struct Runner {
 
 impl Runner {
     fn new(device: DeviceChoice) -> Runner {
-        let options = QueryOptions { device, threads: Some(2), ..QueryOptions::default() };
+        let options = on(device, &[]);
         Runner { engine: Engine::new(), sources: [150, 60].map(table), options }
     }
 
@@ -139,7 +122,7 @@ impl Runner {
     /// Runs a genome, and gives the choices that a value which is forced alone has left open.
     fn run(&self, plans: &[Surveyed], Case { plan, genome }: &Case, tally: &mut Tally) -> Vec<Choice> {
         let plan = &plans[*plan];
-        let options = QueryOptions { variants: force(genome), ..self.options.clone() };
+        let options = QueryOptions { variants: forced(genome), ..self.options.clone() };
         let output = match try_run(&self.engine, &plan.plan, &self.sources, &options) {
             Ok(output) => output,
             Err(error) if plan.may_lack(genome) && error.to_string().contains("is not possible") => {
@@ -261,9 +244,8 @@ fn a_value_that_is_not_possible_names_what_it_lacks() {
     let engine = Engine::new();
     let sources = [table(150), table(60)];
     let (_, plan, _) = plans().into_iter().find(|(name, ..)| name == "groups by more").expect("such a plan");
-    let mut variants = Forced::default();
-    variants.set("aggregate0.group_table", "direct").expect("an axis and its value");
-    let options = QueryOptions { device: DeviceChoice::Cpu, variants, ..QueryOptions::default() };
+    let variants = force([("aggregate0.group_table", "direct")]);
+    let options = QueryOptions { variants, ..cpu() };
     let error = try_run(&engine, &plan, &sources, &options).expect_err("keys of any text");
     let text = "kelpie.variant.aggregate0.group_table = direct is not possible: ";
     assert!(error.to_string().contains(text), "{error}");
@@ -279,9 +261,8 @@ fn keys_computed_of_floats_are_computed_of_rows() {
         let Plan::Aggregate { input, mut keys, aggregates, names } = counted else { panic!("no groups") };
         keys[0] = Expr { kind: ExprKind::Negate(Box::new(keys[0].clone())), ..keys[0].clone() };
         let plan = Plan::Aggregate { input, keys, aggregates, names };
-        let mut variants = Forced::default();
-        variants.set("aggregate0.computed_keys", "values").expect("an axis and its value");
-        let options = QueryOptions { device: DeviceChoice::Cpu, variants, ..QueryOptions::default() };
+        let variants = force([("aggregate0.computed_keys", "values")]);
+        let options = QueryOptions { variants, ..cpu() };
         let outcome = try_run(&engine, &plan, &sources, &options);
         assert_eq!(outcome.is_ok(), is_possible, "{column}");
         let error = outcome.err().map(|error| error.to_string()).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use kelpie_engine::{DeviceChoice, QueryOptions};
+use super::*;
 
 pub use kelpie_engine::testing::sample::{covering, is_whole, sample};
 

@@ -1,15 +1,6 @@
 //! Rows in groups, whose keys are of several kinds, and the table of them.
 
-use std::sync::Arc;
-
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::Expr;
-use kelpie_compile::plan::{Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
-
-use crate::common::Table;
+use crate::common::*;
 
 /// A decimal of so many digits that nothing proves sums of it to be within 128 bits; with either sign they are.
 pub const LARGE: i128 = 99_999_999_999_999_999_999_999_999_999_999_999;
@@ -24,14 +15,6 @@ pub struct Row {
     pub decimal: i128,
     pub float: f64,
     pub text: String,
-}
-
-pub fn random(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    }
 }
 
 /// `rows` rows in `groups` groups; under `skew` nine of ten are in group 2.
@@ -78,18 +61,20 @@ pub fn wide(group: usize) -> i64 {
     }
 }
 
+pub const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
+
+pub const COLUMNS: [Column; 8] = [
+    ("dense", DataType::Int32, false),
+    ("wide", DataType::Int64, false),
+    ("text", DataType::Utf8, true),
+    ("float", DataType::Float64, false),
+    ("number", DataType::Int64, true),
+    ("decimal", DECIMAL, false),
+    ("value", DataType::Float64, false),
+    ("string", DataType::Utf8, false),
+];
+
 pub fn table(rows: &[Row]) -> Arc<Table> {
-    let field = |name: &str, data_type, nullable| ArrowField::new(name, data_type, nullable);
-    let schema = Schema::new(vec![
-        field("dense", ArrowType::Int32, false),
-        field("wide", ArrowType::Int64, false),
-        field("text", ArrowType::Utf8, true),
-        field("float", ArrowType::Float64, false),
-        field("number", ArrowType::Int64, true),
-        field("decimal", ArrowType::Decimal128(38, 2), false),
-        field("value", ArrowType::Float64, false),
-        field("string", ArrowType::Utf8, false),
-    ]);
     let float = |row: &Row| match (row.group, row.odd) {
         (0, _) => f64::NAN,
         (1, true) => -0.0,
@@ -97,41 +82,15 @@ pub fn table(rows: &[Row]) -> Arc<Table> {
         (group, _) => group as f64,
     };
     let text = |row: &Row| (row.group != 0).then(|| format!("key ß {}", row.group));
-    let decimals = Decimal128Array::from_iter_values(rows.iter().map(|row| row.decimal));
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.group as i32))),
-        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| wide(row.group)))),
-        Arc::new(StringArray::from_iter(rows.iter().map(text))),
-        Arc::new(Float64Array::from_iter_values(rows.iter().map(float))),
-        Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.number))),
-        Arc::new(decimals.with_precision_and_scale(38, 2).expect("a decimal")),
-        Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.float))),
-        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| &row.text))),
+        ints(rows.iter().map(|row| row.group as i32)),
+        longs(rows.iter().map(|row| wide(row.group))),
+        maybe_texts(rows.iter().map(text)),
+        doubles(rows.iter().map(float)),
+        maybe_longs(rows.iter().map(|row| row.number)),
+        decimals(rows.iter().map(|row| row.decimal), 38, 2),
+        doubles(rows.iter().map(|row| row.float)),
+        texts(rows.iter().map(|row| &row.text)),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
-}
-
-/// The type of column `decimal`.
-pub const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
-
-/// All columns of [`table`].
-pub fn scan() -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![
-        field("dense", DataType::Int32, false),
-        field("wide", DataType::Int64, false),
-        field("text", DataType::Utf8, true),
-        field("float", DataType::Float64, false),
-        field("number", DataType::Int64, true),
-        field("decimal", DECIMAL, false),
-        field("value", DataType::Float64, false),
-        field("string", DataType::Utf8, false),
-    ];
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields })
-}
-
-/// One of them.
-pub fn column(index: usize) -> Expr {
-    let field = &scan().fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
+    table_of(&COLUMNS, columns)
 }

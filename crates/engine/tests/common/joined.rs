@@ -1,15 +1,6 @@
 //! Joins of two sides that are carried out with axes forced, and what is looked at of their results.
 
-use std::sync::Arc;
-
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, Plan};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, Forced, Query, QueryOptions, QueryOutput, TableSource,
-};
-
+use crate::common::*;
 use crate::sides::{Row, column};
 
 /// An axis and its value.
@@ -20,62 +11,20 @@ pub const ENDS: [i64; 9] =
     [i64::MIN, i64::MAX, 0, -1, i64::MIN + 5, i64::MAX - 5, 1 << 32, -(1 << 32), 1 << 31];
 
 /// Options of a device with warps of so many lanes and two threads, and what is forced.
-pub fn options((device, simt_lanes): (DeviceChoice, u32), forced: &[&[Choice]]) -> QueryOptions {
-    let mut variants = Forced::default();
-    for (axis, value) in forced.iter().copied().flatten() {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, simt_lanes, threads: Some(2), variants, ..QueryOptions::default() }
-}
-
-pub fn query(plan: Plan, sources: &[Arc<dyn TableSource>], options: &QueryOptions) -> Query {
-    Query { plan, sources: sources.to_vec(), options: options.clone() }
-}
-
-pub fn execute(
-    engine: &Engine,
-    plan: Plan,
-    sources: &[Arc<dyn TableSource>],
-    options: &QueryOptions,
-) -> Result<QueryOutput, EngineError> {
-    engine.execute(&query(plan, sources, options), &CancelToken::default())
-}
-
-/// The same of a query that is no error.
-pub fn output(
-    engine: &Engine,
-    plan: Plan,
-    sources: &[Arc<dyn TableSource>],
-    options: &QueryOptions,
-) -> QueryOutput {
-    match execute(engine, plan, sources, options) {
-        Ok(output) => output,
-        Err(error) => panic!("{:?}: {error}", options.variants),
-    }
-}
-
-/// Whether an axis had a value anywhere.
-pub fn has((axis, value): Choice, output: &QueryOutput) -> bool {
-    output.metrics.choices().any(|choice| choice.axis.name == axis && choice.value == value)
+pub fn options(device: (DeviceChoice, u32), forced: &[&[Choice]]) -> QueryOptions {
+    on_lanes(device, &forced.concat())
 }
 
 /// How many rows there are, and the sum of an expression, where there is one.
 pub fn counted(input: Plan, summed: Option<Expr>) -> Plan {
-    let aggregate = |function, argument| Aggregate {
-        function,
-        argument,
-        distinct: false,
-        field: Field { name: format!("{function:?}"), data_type: DataType::Int64, nullable: true },
-    };
-    let sum = summed.map(|argument| aggregate(AggregateFunction::Sum, Some(argument)));
-    let aggregates = [aggregate(AggregateFunction::Count, None)].into_iter().chain(sum).collect();
-    Plan::Aggregate { input: Box::new(input), keys: Vec::new(), aggregates, names: Vec::new() }
+    let sum = summed.map(|argument| of_longs(AggregateFunction::Sum, Some(argument)));
+    let aggregates = [of_longs(AggregateFunction::Count, None)].into_iter().chain(sum).collect();
+    groups_of(input, Vec::new(), aggregates)
 }
 
 /// The cells of a result's only row.
 pub fn cells(output: &QueryOutput) -> Vec<String> {
-    let cell = |column| array_value_to_string(column, 0).expect("a number");
-    output.batch.columns().iter().map(|column| cell(column)).collect()
+    cells_of(&output.batch).remove(0)
 }
 
 /// Rows of these keys, with numbers from 0 to 9 in turn.
@@ -94,10 +43,7 @@ pub const LIMITS: [(i32, i32); 5] = [(100, 100), (7, 100), (100, 6), (100, -1), 
 
 /// The rows of a table whose number compares so with another one.
 pub fn kept(input: Plan, op: CompareOp, limit: i32) -> Plan {
-    let limit = Expr::literal(Literal::Int(limit.into()), DataType::Int32);
-    let kind = ExprKind::Compare(op, Box::new(column(2)), Box::new(limit));
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
-    Plan::Filter { input: Box::new(input), predicate }
+    keep(input, compare_with(op, column(2), limit))
 }
 
 /// A join of the rows of either side whose numbers are below others, and these rows.

@@ -1,41 +1,33 @@
-//! What the tests of the engine share.
+//! What the tests of the engine share, and what nearly all of them use of the engine, the compiler and Arrow.
 
-pub mod cases;
+mod cases;
+mod exprs;
+mod random;
+mod runs;
+mod tables;
 
-use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
-use kelpie_engine::source::BatchConsumer;
-use kelpie_engine::{CancelToken, EngineError, TableSource};
+pub use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+pub use std::sync::Arc;
 
-/// Batches in memory, one a partition; at least one.
-#[derive(Debug)]
-pub struct Table(pub Vec<RecordBatch>);
+pub use arrow::array::*;
+pub use arrow::datatypes::{
+    DataType as ArrowType, Decimal128Type, Field as ArrowField, Float64Type, Int32Type, Int64Type, Schema,
+};
+pub use arrow::record_batch::RecordBatch;
+pub use arrow::util::display::array_value_to_string;
+pub use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
+pub use kelpie_compile::plan::{
+    Aggregate, AggregateFunction, Join, JoinKind, Plan, Rank, Ranked, RankedValue, Scan, SortKey,
+};
+pub use kelpie_compile::types::{DataType, Field, Literal};
+pub use kelpie_engine::testing::{gpu, has_cuda};
+pub use kelpie_engine::{
+    CancelToken, DeviceChoice, Engine, EngineError, ExplainStage, Forced, MacroModel, MicroModel, Query,
+    QueryError, QueryMetrics, QueryOptions, QueryOutput, Resolution, ShapeChoices, TableSource,
+};
 
-impl TableSource for Table {
-    fn name(&self) -> String {
-        "t".into()
-    }
-    fn schema(&self) -> SchemaRef {
-        self.0[0].schema()
-    }
-    fn identity(&self) -> Option<String> {
-        None
-    }
-    fn exact_rows(&self) -> Option<u64> {
-        None
-    }
-    fn partitions(&self) -> usize {
-        self.0.len()
-    }
-    fn read(
-        &self,
-        columns: &[usize],
-        consumer: &BatchConsumer<'_>,
-        _: &CancelToken,
-    ) -> Result<(), EngineError> {
-        for (partition, batch) in self.0.iter().enumerate() {
-            consumer(partition, batch.project(columns)?)?;
-        }
-        Ok(())
-    }
-}
+pub use self::cases::{covering, facets, facets_and, is_whole, sample, sizes};
+pub use self::exprs::*;
+pub use self::random::{Random, random};
+pub use self::runs::*;
+pub use self::tables::*;

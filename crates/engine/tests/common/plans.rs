@@ -1,92 +1,62 @@
 //! Plans over two tables, for tests that run each of them in many ways.
 
-use std::sync::Arc;
+use crate::common::*;
+use kelpie_compile::plan::{GroupingSet, GroupingSets};
 
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
-use kelpie_compile::plan::{
-    Aggregate, AggregateFunction, GroupingSet, GroupingSets, Join, JoinKind, Plan, Rank, Ranked, RankedValue,
-    Scan, SortKey,
-};
-use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{CancelToken, Engine, EngineError, Query, QueryOptions, QueryOutput, TableSource};
-
-use crate::common::Table;
-use crate::common::cases::covering;
+use AggregateFunction::{Avg, Count, Max, Min, Sum};
+use JoinKind::*;
 
 /// `k`: few values and NULLs; `n`: 0..rows; `s`: few texts; `u`: unique text and NULLs; `f`: doubles.
+pub const COLUMNS: [Column; 5] = [
+    ("k", DataType::Int64, true),
+    ("n", DataType::Int32, false),
+    ("s", DataType::Utf8, false),
+    ("u", DataType::Utf8, true),
+    ("f", DataType::Float64, false),
+];
+
 pub fn table(rows: usize) -> Arc<dyn TableSource> {
-    let schema = Schema::new(vec![
-        ArrowField::new("k", ArrowType::Int64, true),
-        ArrowField::new("n", ArrowType::Int32, false),
-        ArrowField::new("s", ArrowType::Utf8, false),
-        ArrowField::new("u", ArrowType::Utf8, true),
-        ArrowField::new("f", ArrowType::Float64, false),
-    ]);
-    let all = 0..rows;
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter(all.clone().map(|row| (row % 7 != 3).then_some((row % 40) as i64)))),
-        Arc::new(Int32Array::from_iter_values(all.clone().map(|row| row as i32))),
-        Arc::new(StringArray::from_iter_values(all.clone().map(|row| ["x", "", "zß", "long text"][row % 4]))),
-        Arc::new(StringArray::from_iter(
-            all.clone().map(|row| (row % 11 != 5).then(|| format!("unique é {row}"))),
-        )),
-        Arc::new(Float64Array::from_iter_values(all.map(|row| row as f64 / 4.0 - 10.0))),
+    let unique = |row| (row % 11 != 5).then(|| format!("unique é {row}"));
+    keyed(rows, |row| (row % 7 != 3).then_some((row % 40) as i64), unique)
+}
+
+/// The same with other keys and unique texts.
+pub fn keyed(
+    rows: usize,
+    key: impl Fn(usize) -> Option<i64>,
+    unique: impl Fn(usize) -> Option<String>,
+) -> Arc<dyn TableSource> {
+    let arrays = vec![
+        maybe_longs((0..rows).map(key)),
+        ints((0..rows).map(|row| row as i32)),
+        texts((0..rows).map(|row| ["x", "", "zß", "long text"][row % 4])),
+        maybe_texts((0..rows).map(unique)),
+        doubles((0..rows).map(|row| row as f64 / 4.0 - 10.0)),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+    table_of(&COLUMNS, arrays)
 }
 
 pub fn scan(source: usize) -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![
-        field("k", DataType::Int64, true),
-        field("n", DataType::Int32, false),
-        field("s", DataType::Utf8, false),
-        field("u", DataType::Utf8, true),
-        field("f", DataType::Float64, false),
-    ];
-    Plan::Scan(Scan { source, table: "t".into(), columns: (0..5).collect(), fields })
-}
-
-fn column(plan: &Plan, index: usize) -> Expr {
-    let field = &plan.fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
-}
-
-fn compare(op: CompareOp, expr: Expr, value: i128) -> Expr {
-    let nullable = expr.nullable;
-    let literal = Expr::literal(Literal::Int(value), expr.data_type.clone());
-    let kind = ExprKind::Compare(op, Box::new(expr), Box::new(literal));
-    Expr { kind, data_type: DataType::Boolean, nullable }
+    scan_of(source, &COLUMNS)
 }
 
 pub fn filter(input: Plan, index: usize, op: CompareOp, value: i128) -> Plan {
-    let predicate = compare(op, column(&input, index), value);
-    Plan::Filter { input: Box::new(input), predicate }
+    let predicate = compare_with(op, column(&input, index), value);
+    keep(input, predicate)
 }
 
 /// Whether a text matches a pattern, or does not.
 pub fn like(input: &Plan, index: usize, pattern: &str, negated: bool) -> Expr {
     let (text, case_insensitive) = (column(input, index), false);
-    let nullable = text.nullable;
-    let pattern = Expr::literal(Literal::Utf8(pattern.into()), DataType::Utf8);
-    let kind =
-        ExprKind::Like { input: Box::new(text), pattern: Box::new(pattern), negated, case_insensitive };
-    Expr { kind, data_type: DataType::Boolean, nullable }
+    let (nullable, pattern) = (text.nullable, Box::new(text_literal(pattern)));
+    boolean(ExprKind::Like { input: Box::new(text), pattern, negated, case_insensitive }, nullable)
 }
 
 /// Columns of the input, and the sum of column `a` and itself.
 pub fn project(input: Plan, columns: &[usize], a: usize) -> Plan {
     let mut exprs: Vec<Expr> = columns.iter().map(|index| column(&input, *index)).collect();
-    let operand = column(&input, a);
-    let (data_type, nullable) = (operand.data_type.clone(), operand.nullable);
-    let kind = ExprKind::Arithmetic(ArithmeticOp::Add, Box::new(operand.clone()), Box::new(operand));
-    exprs.push(Expr { kind, data_type, nullable });
-    let names = (0..exprs.len()).map(|index| format!("c{index}")).collect();
-    Plan::Project { input: Box::new(input), exprs, names }
+    exprs.push(arithmetic(ArithmeticOp::Add, column(&input, a), column(&input, a)));
+    values_of(input, exprs)
 }
 
 pub fn join(kind: JoinKind, build: Plan, probe: Plan, keys: &[(usize, usize)], residual: bool) -> Plan {
@@ -94,12 +64,9 @@ pub fn join(kind: JoinKind, build: Plan, probe: Plan, keys: &[(usize, usize)], r
     let (mut left, width) = (build.fields(), build.fields().len());
     left.extend(probe.fields());
     let side = |index: usize| Expr::column(index, left[index].data_type.clone(), left[index].nullable);
-    let residual = residual.then(|| Expr {
-        kind: ExprKind::Compare(CompareOp::Lt, Box::new(side(1)), Box::new(side(width + 1))),
-        data_type: DataType::Boolean,
-        nullable: false,
-    });
-    Plan::Join(Box::new(Join { build, probe, kind, keys, residual, null_equal: false, null_aware: false }))
+    let less = || compare(CompareOp::Lt, side(1), side(width + 1));
+    let residual = residual.then(|| Expr { nullable: false, ..less() });
+    Plan::Join(Box::new(Join { residual, ..join_of(kind, build, probe, keys) }))
 }
 
 /// INTERSECT or EXCEPT: a join by all columns of the side that has fewer.
@@ -116,7 +83,6 @@ pub fn aggregate(
     aggregates: &[(AggregateFunction, Option<usize>, bool)],
 ) -> Plan {
     let keys: Vec<Expr> = keys.iter().map(|key| column(&input, *key)).collect();
-    let names = keys.iter().enumerate().map(|(index, _)| format!("k{index}")).collect();
     let aggregates = aggregates.iter().map(|(function, argument, distinct)| {
         let argument = argument.map(|index| column(&input, index));
         let data_type = match (function, &argument) {
@@ -125,11 +91,10 @@ pub fn aggregate(
             (_, Some(expr)) => expr.data_type.clone(),
             _ => DataType::Int64,
         };
-        let field = Field { name: format!("{function:?}"), data_type, nullable: true };
-        Aggregate { function: *function, argument, distinct: *distinct, field }
+        Aggregate { distinct: *distinct, ..of(*function, argument, data_type) }
     });
     let aggregates = aggregates.collect();
-    Plan::Aggregate { input: Box::new(input), keys, aggregates, names }
+    groups_of(input, keys, aggregates)
 }
 
 /// Groups by several sets of keys, each given by the places of its keys among `keys`.
@@ -163,7 +128,7 @@ fn ends(input: Plan, keys: &[usize]) -> Plan {
     ranked.order.remove(0);
     let first = column(&ranked.input, 0);
     let field = Field { name: "v".into(), data_type: first.data_type.clone(), nullable: true };
-    let rank = Rank::FromFirst(Expr::literal(Literal::Int(0), DataType::Int64));
+    let rank = Rank::FromFirst(int(0));
     ranked.values[0] = RankedValue { rank, argument: first, counted: None, field };
     Plan::Ranked(ranked)
 }
@@ -172,16 +137,15 @@ fn ends(input: Plan, keys: &[usize]) -> Plan {
 fn ranked(input: Plan, keys: &[usize]) -> Plan {
     let names = keys.iter().enumerate().map(|(index, _)| format!("k{index}")).collect();
     let keys = keys.iter().map(|key| column(&input, *key)).collect();
-    let sorted = |index| SortKey { expr: column(&input, index), descending: false, nulls_first: false };
+    let sorted = |index| sort_key(column(&input, index), false, false);
     let value = |rank, index| {
         let argument = column(&input, index);
         let field = Field { name: "v".into(), data_type: argument.data_type.clone(), nullable: true };
         RankedValue { rank, argument, counted: None, field }
     };
-    let last = || Rank::FromLast(Expr::literal(Literal::Int(0), DataType::Int64));
+    let last = || Rank::FromLast(int(0));
     let values = vec![value(Rank::Median, 4), value(last(), 3), value(last(), 1)];
-    let field = Field { name: "n".into(), data_type: DataType::Int64, nullable: true };
-    let aggregates = vec![Aggregate { function: Count, argument: None, distinct: false, field }];
+    let aggregates = vec![of_longs(Count, None)];
     let order = vec![sorted(4), sorted(1)];
     Plan::Ranked(Box::new(Ranked { keys, order, aggregates, values, names, input }))
 }
@@ -198,7 +162,7 @@ fn strung_texts(input: Plan, keys: &[usize]) -> Plan {
 /// Texts of groups, each once, in their own order.
 fn distinct_texts(input: Plan, keys: &[usize]) -> Plan {
     let Plan::Ranked(mut ranked) = ranked(input, keys) else { return scan(0) };
-    ranked.order = vec![SortKey { expr: column(&ranked.input, 2), descending: false, nulls_first: true }];
+    ranked.order = vec![sort_key(column(&ranked.input, 2), false, true)];
     ranked.values = vec![strung(&ranked.input, 2, ",", true)];
     Plan::Ranked(ranked)
 }
@@ -212,16 +176,15 @@ fn texts_of_rows(input: Plan, keys: &[usize]) -> Plan {
 }
 
 fn strung(input: &Plan, index: usize, delimiter: &str, distinct: bool) -> RankedValue {
-    let delimiter = Expr::literal(Literal::Utf8(delimiter.into()), DataType::Utf8);
+    let delimiter = text_literal(delimiter);
     let field = Field { name: "v".into(), data_type: DataType::Utf8, nullable: true };
     let rank = Rank::Texts { delimiter, distinct };
     RankedValue { rank, argument: column(input, index), counted: None, field }
 }
 
 pub fn sort(input: Plan, keys: &[usize], fetch: Option<usize>) -> Plan {
-    let key = |index: &usize| SortKey { expr: column(&input, *index), descending: true, nulls_first: true };
-    let keys = keys.iter().map(key).collect();
-    Plan::Sort { input: Box::new(input), keys, fetch }
+    let keys = keys.iter().map(|index| sort_key(column(&input, *index), true, true)).collect();
+    sorted(input, keys, fetch)
 }
 
 pub fn union(inputs: Vec<Plan>) -> Plan {
@@ -230,9 +193,6 @@ pub fn union(inputs: Vec<Plan>) -> Plan {
     let fields = fields.map(|(index, field)| Field { nullable: nullable(index), ..field }).collect();
     Plan::Union { inputs, fields }
 }
-
-use AggregateFunction::{Avg, Count, Max, Min, Sum};
-use JoinKind::*;
 
 const ALL: [(AggregateFunction, Option<usize>, bool); 6] = [
     (Count, None, false),
@@ -263,11 +223,9 @@ pub fn some_plans(name: &str, most: usize) -> Vec<(String, Plan, bool)> {
 pub fn plans() -> Vec<(String, Plan, bool)> {
     let few = || filter(scan(0), 1, CompareOp::Lt, 90);
     let wide = || project(few(), &[3, 2, 0, 1], 1);
-    let text = Expr::literal(Literal::Utf8("unique é 77".into()), DataType::Utf8);
-    let equal = ExprKind::Compare(CompareOp::Eq, Box::new(column(&scan(0), 3)), Box::new(text));
-    let equal = Expr { kind: equal, data_type: DataType::Boolean, nullable: true };
-    let texts = Plan::Filter { input: Box::new(few()), predicate: equal };
-    let matching = Plan::Filter { input: Box::new(few()), predicate: like(&scan(0), 3, "%é%7%", false) };
+    let equal = compare(CompareOp::Eq, column(&scan(0), 3), text_literal("unique é 77"));
+    let texts = keep(few(), equal);
+    let matching = keep(few(), like(&scan(0), 3, "%é%7%", false));
     let mut plans = vec![
         ("scan".into(), scan(0), false),
         ("filter".into(), few(), false),
@@ -332,11 +290,7 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
             sort(aggregate(union(vec![few(), scan(1)]), &[0, 2], &ALL), &[0, 1], Some(20)),
             true,
         ),
-        (
-            "limit counts".into(),
-            aggregate(Plan::Limit { input: Box::new(few()), skip: 3, fetch: Some(40) }, &[], &ALL[..1]),
-            false,
-        ),
+        ("limit counts".into(), aggregate(limit(few(), 3, Some(40)), &[], &ALL[..1]), false),
     ];
     let kinds = [
         Inner, BuildOuter, ProbeOuter, FullOuter, BuildSemi, BuildAnti, BuildMark, ProbeSemi, ProbeAnti,
@@ -384,9 +338,9 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
 /// What the rows of an input are called by the size of their numbers: two of three names are the same, and where there is no `otherwise`
 /// some have none.
 fn size(input: &Plan, otherwise: bool) -> Expr {
-    let name = |name: &str| Expr::literal(Literal::Utf8(name.into()), DataType::Utf8);
-    let below = |limit| compare(CompareOp::Lt, column(input, 1), limit);
-    let few = compare(CompareOp::Eq, column(input, 0), 3);
+    let name = text_literal;
+    let below = |limit| compare_with(CompareOp::Lt, column(input, 1), limit);
+    let few = compare_with(CompareOp::Eq, column(input, 0), 3);
     let branches = vec![
         (below(20), name("groß")),
         (few, name("")),
@@ -412,8 +366,7 @@ fn by_capitals(input: Plan) -> Plan {
 fn sizes(input: Plan) -> Plan {
     let mut exprs: Vec<Expr> = (0..5).map(|index| column(&input, index)).collect();
     exprs[2] = size(&input, false);
-    let names = (0..exprs.len()).map(|index| format!("c{index}")).collect();
-    filter(Plan::Project { input: Box::new(input), exprs, names }, 1, CompareOp::Ge, 9)
+    filter(values_of(input, exprs), 1, CompareOp::Ge, 9)
 }
 
 /// Groups by the size and a text column; of rows that [`sizes`] has named, by the names.
@@ -432,59 +385,14 @@ fn by_size(input: Plan, otherwise: bool) -> Plan {
 /// Few numbers that lie far from each other, so that they have no places of their own in a table, and the numbers of rows. Rows in parts
 /// are added up in windows that have such keys.
 fn far_apart(input: Plan) -> Plan {
-    let (number, row) = (column(&input, 0), column(&input, 1));
-    let (data_type, nullable) = (number.data_type.clone(), number.nullable);
-    let factor = Box::new(Expr::literal(Literal::Int(1_000_003), data_type.clone()));
-    let kind = ExprKind::Arithmetic(ArithmeticOp::Multiply, Box::new(number), factor);
-    let exprs = vec![Expr { kind, data_type, nullable }, row];
-    Plan::Project { input: Box::new(input), exprs, names: vec!["far".into(), "n".into()] }
+    let far = arithmetic(ArithmeticOp::Multiply, column(&input, 0), int(1_000_003));
+    let exprs = vec![far, column(&input, 1)];
+    values_of(input, exprs)
 }
 
 /// The five columns, one of them computed.
 fn project_back(input: Plan) -> Plan {
-    let exprs: Vec<Expr> = (0..5).map(|index| column(&input, index)).collect();
-    let names = vec![String::new(); 5];
-    let operand = Box::new(exprs[1].clone());
-    let zero = Box::new(Expr::literal(Literal::Int(0), DataType::Int32));
-    let kind = ExprKind::Arithmetic(ArithmeticOp::Add, operand, zero);
-    let mut exprs = exprs;
-    exprs[1] = Expr { kind, data_type: DataType::Int32, nullable: false };
-    Plan::Project { input: Box::new(input), exprs, names }
-}
-
-pub fn run(
-    engine: &Engine,
-    plan: &Plan,
-    sources: &[Arc<dyn TableSource>],
-    options: &QueryOptions,
-) -> QueryOutput {
-    match try_run(engine, plan, sources, options) {
-        Ok(output) => output,
-        Err(error) => panic!("{options:?}: {error}"),
-    }
-}
-
-pub fn try_run(
-    engine: &Engine,
-    plan: &Plan,
-    sources: &[Arc<dyn TableSource>],
-    options: &QueryOptions,
-) -> Result<QueryOutput, EngineError> {
-    let query = Query { plan: plan.clone(), sources: sources.to_vec(), options: options.clone() };
-    engine.execute(&query, &CancelToken::default())
-}
-
-/// The rows of a batch as text, in order where that counts.
-pub fn rows_of(batch: &RecordBatch, ordered: bool) -> Vec<String> {
-    let cell = |column: usize, row: usize| {
-        let array = batch.column(column);
-        if array.is_null(row) { "-".into() } else { array_value_to_string(array, row).expect("prints") }
-    };
-    let row =
-        |row| (0..batch.num_columns()).map(|column| cell(column, row)).collect::<Vec<String>>().join("|");
-    let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
-    if !ordered {
-        rows.sort();
-    }
-    rows
+    let mut exprs: Vec<Expr> = (0..5).map(|index| column(&input, index)).collect();
+    exprs[1] = arithmetic(ArithmeticOp::Add, exprs[1].clone(), literal(0, DataType::Int32));
+    values_of(input, exprs)
 }

@@ -1,16 +1,6 @@
 //! The two sides of joins, and what a nested loop gives.
 
-use std::sync::Arc;
-
-use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::TableSource;
-
-use crate::common::Table;
+use crate::common::*;
 
 /// A row: an integer key, a text key, a number. The table has a fourth column, a decimal of more than 64 bits that follows
 /// from the integer key.
@@ -21,31 +11,24 @@ pub fn table(rows: &[Row]) -> Arc<dyn TableSource> {
 }
 
 pub fn batch(rows: &[Row]) -> RecordBatch {
-    let schema = Schema::new(vec![
-        ArrowField::new("k", ArrowType::Int64, true),
-        ArrowField::new("t", ArrowType::Utf8, true),
-        ArrowField::new("v", ArrowType::Int32, false),
-        ArrowField::new("w", ArrowType::Decimal128(38, 0), true),
-    ]);
-    let wide = Decimal128Array::from_iter(rows.iter().map(|row| wide(row.0)));
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.0))),
-        Arc::new(StringArray::from_iter(rows.iter().map(|row| row.1.clone()))),
-        Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.2))),
-        Arc::new(wide.with_precision_and_scale(38, 0).expect("38 digits")),
+        maybe_longs(rows.iter().map(|row| row.0)),
+        maybe_texts(rows.iter().map(|row| row.1.clone())),
+        ints(rows.iter().map(|row| row.2)),
+        decimals(rows.iter().map(|row| wide(row.0)), 38, 0),
     ];
-    RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")
+    batch_of(&COLUMNS, columns)
 }
 
+pub const COLUMNS: [Column; 4] = [
+    ("k", DataType::Int64, true),
+    ("t", DataType::Utf8, true),
+    ("v", DataType::Int32, false),
+    ("w", WIDE, true),
+];
+
 pub fn scan(source: usize) -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![
-        field("k", DataType::Int64, true),
-        field("t", DataType::Utf8, true),
-        field("v", DataType::Int32, false),
-        field("w", WIDE, true),
-    ];
-    Plan::Scan(Scan { source, table: "t".into(), columns: vec![0, 1, 2, 3], fields })
+    scan_of(source, &COLUMNS)
 }
 
 fn wide(key: Option<i64>) -> Option<i128> {
@@ -109,30 +92,16 @@ pub struct Condition {
 }
 
 pub fn column(index: usize) -> Expr {
-    let (data_type, nullable) = match index % 4 {
-        0 => (DataType::Int64, true),
-        1 => (DataType::Utf8, true),
-        2 => (DataType::Int32, false),
-        _ => (WIDE, true),
-    };
+    let (_, data_type, nullable) = COLUMNS[index % COLUMNS.len()].clone();
     Expr::column(index, data_type, nullable)
 }
 
 pub fn plan(kind: JoinKind, condition: Condition, null_aware: bool) -> Plan {
-    let less = ExprKind::Compare(CompareOp::Lt, Box::new(column(2)), Box::new(column(6)));
-    Plan::Join(Box::new(Join {
-        build: scan(0),
-        probe: scan(1),
-        kind,
-        keys: condition.keys.iter().map(|key| (column(*key), column(*key))).collect(),
-        residual: condition.residual.then_some(Expr {
-            kind: less,
-            data_type: DataType::Boolean,
-            nullable: false,
-        }),
-        null_equal: condition.null_equal,
-        null_aware,
-    }))
+    let keys = condition.keys.iter().map(|key| (column(*key), column(*key))).collect();
+    let residual = condition.residual.then(|| compare(CompareOp::Lt, column(2), column(6)));
+    let null_equal = condition.null_equal;
+    let join = join_of(kind, scan(0), scan(1), keys);
+    Plan::Join(Box::new(Join { residual, null_equal, null_aware, ..join }))
 }
 
 fn matches(condition: Condition, build: &Row, probe: &Row) -> bool {
@@ -146,9 +115,12 @@ fn matches(condition: Condition, build: &Row, probe: &Row) -> bool {
 }
 
 fn show(row: Option<&Row>) -> String {
+    fn or_null(value: Option<impl ToString>) -> String {
+        value.map_or("-".into(), |value| value.to_string())
+    }
     match row {
-        Some((k, t, v)) => format!("{k:?}|{t:?}|{v}|{:?}", wide(*k)),
-        None => "None|None|None|None".into(),
+        Some((k, t, v)) => [or_null(*k), or_null(t.as_ref()), v.to_string(), or_null(wide(*k))].join("|"),
+        None => "-|-|-|-".into(),
     }
 }
 
@@ -186,29 +158,4 @@ pub fn expected(kind: JoinKind, condition: Condition, build: &[Row], probe: &[Ro
     }
     out.sort();
     out
-}
-
-/// A result's rows as text, sorted.
-pub fn rows_of(batch: &RecordBatch) -> Vec<String> {
-    let cell = |column: &ArrayRef, row: usize| match column.data_type() {
-        ArrowType::Int64 => format!(
-            "{:?}",
-            column.is_valid(row).then(|| column.as_primitive::<arrow::datatypes::Int64Type>().value(row))
-        ),
-        ArrowType::Utf8 => {
-            format!("{:?}", column.is_valid(row).then(|| column.as_string::<i32>().value(row)))
-        }
-        ArrowType::Decimal128(..) => {
-            let values = column.as_primitive::<arrow::datatypes::Decimal128Type>();
-            format!("{:?}", column.is_valid(row).then(|| values.value(row)))
-        }
-        ArrowType::Int32 if column.is_null(row) => "None".into(),
-        ArrowType::Int32 => column.as_primitive::<arrow::datatypes::Int32Type>().value(row).to_string(),
-        _ => column.as_boolean().value(row).to_string(),
-    };
-    let mut rows: Vec<String> = (0..batch.num_rows())
-        .map(|row| batch.columns().iter().map(|column| cell(column, row)).collect::<Vec<_>>().join("|"))
-        .collect();
-    rows.sort();
-    rows
 }
