@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use kelpie_backend::simt::{Argument, Config, Fault, Memory, run};
 use kelpie_device::cpu::CpuDevice;
-use kelpie_device::{CancelToken, Device, KernelArgument, Launch};
+use kelpie_device::{BlockShape, CancelToken, Device, DeviceKind, KernelArgument, Launch};
 use kelpie_kir::meter::metered;
 use kelpie_kir::text::parse;
 use kelpie_kir::{Pointee, Scalar, Type, ValidModule, validate};
@@ -136,7 +136,9 @@ fn on_simt(module: &ValidModule, test: &Run, lanes: u32, seed: u64) -> Result<Ou
 }
 
 fn on_device(device: &dyn Device, module: &ValidModule, test: &Run) -> Outcome {
-    let kernel = device.compile(module, &test.kernel).unwrap_or_else(|error| panic!("{error}"));
+    let threads = if device.kind() == DeviceKind::Cpu { 1 } else { test.grid.1 };
+    let shape = BlockShape { threads, resident: None };
+    let kernel = device.compile_for(module, &test.kernel, shape).unwrap_or_else(|error| panic!("{error}"));
     let (mut buffers, mut launch) = (Vec::new(), Vec::new());
     for (ty, given) in arguments(module, test) {
         if given.array {
