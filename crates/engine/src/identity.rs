@@ -17,7 +17,7 @@ use kelpie_compile::variant::{Genome, Level};
 
 use crate::{Dictionaries, MacroModel, QueryOptions};
 
-/// The hash of a structure. Different structures have different ones for all practical purposes (`docs/decisions.md`).
+/// The hash of a structure. Different structures have different ones for all practical purposes (`docs/log/decisions.md`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Digest(u64, u64);
 

@@ -18,7 +18,7 @@ use crate::types::DataType;
 use crate::variant::axes::TextSearch;
 
 /// The share of rows that other conditions leave, at least, by rule. Rows here and there wait for memory at each text, which those of a
-/// batch do not, so that a batch is no slower even where one row of five is searched (docs/decisions.md, "Row loops").
+/// batch do not, so that a batch is no slower even where one row of five is searched (docs/log/decisions.md, "Row loops").
 const LEAST_SHARE: f64 = 0.2;
 
 /// A condition on the texts of a table's column that a search of batches decides.

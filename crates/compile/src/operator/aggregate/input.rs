@@ -18,7 +18,7 @@ use crate::variant::axes::{
 use crate::variant::estimate::{self, Rows};
 
 /// Rows of a group from which on short searches are worth more than few slots, in the cache of a worker who has a part's groups for
-/// itself (docs/performance.md).
+/// itself (docs/log/performance.md).
 const ROWS_OF_SHORT_SEARCHES: u64 = 32;
 
 /// What an aggregation knows of its input.
@@ -105,7 +105,7 @@ impl Input<'_> {
             return Ok(*hashing);
         }
         let rule = match are_packed && self.is_serial {
-            // Measured on CPUs alone: docs/performance.md, "Grouping on two cores".
+            // Measured on CPUs alone: docs/log/performance.md, "Grouping on two cores".
             true => (
                 HashFunction::MultiplyShift,
                 "a worker waits for each instruction of the next slot's address",

@@ -244,7 +244,7 @@ impl AggregateOperator {
         let sets = sets.map(|argument| DistinctSet::plan(argument, &key_columns, input, states));
         let mut sets = sets.collect::<Result<Vec<_>, _>>()?;
         let groups = groups_known(&key_columns).min(row_bound);
-        // Where the table is hashed, neighbours that add up before cost more than they spare (docs/performance.md).
+        // Where the table is hashed, neighbours that add up before cost more than they spare (docs/log/performance.md).
         let are_clustered = !table.has_words() && domain::are_clustered(&key_columns);
         let segments = match table.is_local() {
             true => None,

@@ -12,7 +12,7 @@ use crate::variant::Variant;
 use crate::variant::axes::GroupParts;
 use crate::variant::estimate::{self, Rows};
 
-/// Rows from which on parts pay on a GPU (`docs/performance.md`), unless measured rates of atomics say fewer.
+/// Rows from which on parts pay on a GPU (`docs/log/performance.md`), unless measured rates of atomics say fewer.
 const LEAST_ROWS: u64 = 4 << 20;
 /// The same on a CPU.
 const LEAST_WORKER_ROWS: u64 = 1 << 18;
@@ -30,7 +30,7 @@ const ROWS_OF_TWO_GROUPS: u64 = 3;
 const LEAST_PARTS: u64 = 64;
 /// Rows that are looked at for each that is left, at most. What brings rows into parts goes through all of them with all threads of a
 /// block, several rows at a time, where rows that are added as they come are first selected. Measured on an H200 with 180 and
-/// 600 million rows (`docs/performance.md`): parts pay where a third of the rows is left if the table lies in the last cache, a sixth if it
+/// 600 million rows (`docs/log/performance.md`): parts pay where a third of the rows is left if the table lies in the last cache, a sixth if it
 /// is some times as large, and fewer if it is far larger.
 const MOST_OF_ONE_CACHED: u64 = 3;
 const MOST_OF_ONE_BEYOND: u64 = 6;

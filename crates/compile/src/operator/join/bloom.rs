@@ -10,7 +10,7 @@ use crate::variant::axes::KeyFilter;
 use crate::variant::estimate;
 
 /// The share of rows that find a match up to which a filter pays: of more, those that pass cost as much as the others gain. (On a CPU, 4
-/// million sparse keys among up to 2 million: at a half it took a quarter to a half off, at 0.7 it cost up to a third; docs/decisions.md.)
+/// million sparse keys among up to 2 million: at a half it took a quarter to a half off, at 0.7 it cost up to a third; docs/log/decisions.md.)
 const MOST_PASSED: f64 = 0.5;
 
 /// What is thought of the rows that a Bloom filter would be filled with and asked for.

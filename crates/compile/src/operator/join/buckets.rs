@@ -2,7 +2,7 @@
 //! other, reads neighbouring memory (DogQC, section 3.2: coalesced reading of the bucket), where numbers of rows lead all over the store.
 //!
 //! The second pass over the store, which puts rows into their buckets, then writes the columns and not only a number. That costs as much
-//! as reading each row some three to six times by its number (`docs/performance.md`), so it pays where rows are read more often.
+//! as reading each row some three to six times by its number (`docs/log/performance.md`), so it pays where rows are read more often.
 
 use super::keeps_build;
 use crate::context::Unsupported;

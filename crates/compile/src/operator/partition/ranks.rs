@@ -20,7 +20,7 @@ use crate::variant::axes::PartRanks;
 const OFTEN: u32 = 2;
 
 /// Who takes ranks. That lanes wait for each other costs less than it costs a warp to look, even where a sixth of the rows has one value
-/// (`docs/performance.md`).
+/// (`docs/log/performance.md`).
 pub(crate) fn choose_ranks(shape: &LaunchShape, site: Site<'_>) -> Result<PartRanks, Unsupported> {
     let lacks = shape.is_serial().then_some("a CPU's worker counts its rows one after the other");
     let rule = (PartRanks::Row, lacks.unwrap_or("lanes that wait for each other cost less than votes"));

@@ -9,7 +9,7 @@ use crate::shape::LaunchShape;
 use crate::variant::Site;
 use crate::variant::axes::{SortKeys, SortPasses};
 
-/// What a SIMT device sorts by rule, and how it comes from one digit to the next (`docs/performance.md`, "Sweeps of the device's sort").
+/// What a SIMT device sorts by rule, and how it comes from one digit to the next (`docs/log/performance.md`, "Sweeps of the device's sort").
 const KEYS: (SortKeys, &str) = (SortKeys::Wide, "to make keys narrow takes what it spares");
 const PASSES: (SortPasses, &str) = (SortPasses::Sweep, "a digit takes one pass over the rows");
 

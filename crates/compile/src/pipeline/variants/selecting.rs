@@ -144,7 +144,7 @@ impl Facts<'_> {
         }
         let first = self.pipeline.steps.iter().find(|step| step.look_ups().is_some());
         let bytes = first.map_or(0, |step| step.bytes_searched());
-        // Measured on H100s and an H200 with slots and hash tables of all sizes that TPC-H and SSB have: docs/performance.md.
+        // Measured on H100s and an H200 with slots and hash tables of all sizes that TPC-H and SSB have: docs/log/performance.md.
         let level = FirstLookUps::Row;
         let reason = "registers of several rows leave fewer warps, which hide the same loads";
         let rule = ((level, reason), Some(format!("look-ups in about {}", estimate::bytes(bytes))));
