@@ -214,10 +214,50 @@ fn the_code_map_names_every_crate_and_test_that_it_promises() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(text.contains(&format!("crates/{name}")), "ARCHITECTURE.md does not name crates/{name}");
     }
-    // Tests are named as `path/to/file.rs`: each file must be there.
-    for word in text.split('`').filter(|w| w.ends_with(".rs") && w.contains('/')) {
-        assert!(root().join(word).is_file(), "ARCHITECTURE.md names {word}, which is not there");
+    // Files are named as `path/to/file.rs`, as tests are beside what they hold: each file must be there.
+    for document in ["ARCHITECTURE.md", "docs/testing.md"] {
+        for word in read(document).split('`').filter(|w| w.ends_with(".rs") && w.contains('/')) {
+            assert!(root().join(word).is_file(), "{document} names {word}, which is not there");
+        }
     }
+}
+
+/// The documents that are kept up to date. Logs are as they were written.
+fn documents() -> Vec<String> {
+    let entries = fs::read_dir(root().join("docs")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let in_docs = names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}"));
+    in_docs.chain(["ARCHITECTURE.md", "README.md"].map(String::from)).collect()
+}
+
+#[test]
+fn documents_name_files_that_there_are() {
+    let sources = files("rs");
+    let is_there =
+        |path: &str| sources.iter().any(|source| source == path || source.ends_with(&format!("/{path}")));
+    let mut missing = Vec::new();
+    // The page of techniques has a test of its own, and says how a file would be added that is not there.
+    for document in documents().into_iter().filter(|document| document != "docs/techniques.md") {
+        let text = read(&document);
+        let words =
+            text.split('`').filter(|w| w.ends_with(".rs") && w.contains('/') && !w.contains([' ', '*']));
+        let paths = words.flat_map(alternatives).filter(|path| !is_there(path));
+        missing.extend(paths.map(|path| format!("{document} names {path}")));
+    }
+    assert!(missing.is_empty(), "not there:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn links_of_documents_lead_to_files_that_there_are() {
+    let mut missing = Vec::new();
+    for document in documents() {
+        let (text, path) = (read(&document), root().join(&document));
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        let files = links.filter(|link| !link.is_empty() && !link.contains("://"));
+        let lost = files.filter(|file| !path.with_file_name(file).exists());
+        missing.extend(lost.map(|file| format!("{document} has a link to {file}")));
+    }
+    assert!(missing.is_empty(), "not there:\n{}", missing.join("\n"));
 }
 
 /// A path with alternatives in braces, written out.
