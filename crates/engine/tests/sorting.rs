@@ -410,7 +410,9 @@ fn ranks_of_texts_that_are_alike() {
                     (3, 0),
                 ];
                 let name = format!("{device:?} {top_k} {rows} {kind} {number}");
-                for (skip, fetch) in sample(&name, windows, 1) {
+                // What begins otherwise is bounded apart from the rest: the first rows of it are an edge case.
+                let edges = if kind == 12 { &windows[..2] } else { &[] };
+                for (skip, fetch) in sample(&name, windows, 1).into_iter().chain(edges.iter().copied()) {
                     let place = format!("{device:?} {top_k} kind {kind} {keys:?} {skip} {fetch}");
                     let plan = limit(sort(&scan, &keys, Some(skip + fetch)), skip, Some(fetch));
                     let found = run(&engine, &plan, &source, &options).batch;

@@ -187,9 +187,14 @@ static SEEN: Mutex<Vec<(DeviceChoice, Tally)>> = Mutex::new(Vec::new());
 /// Runs a part. The last of all parts of the CPU and the interpreter to end sees that nothing in the registry is out of reach: each value
 /// of each axis was chosen on one of the two.
 fn check(device: DeviceChoice, part: usize) {
-    let tally = compare(device, part, 1);
-    assert!(tally.pairs > 0, "nothing was compared");
-    if !is_whole() {
+    let is_gpu = device == DeviceChoice::Cuda;
+    if is_gpu && !has_cuda(&Engine::new()) {
+        return;
+    }
+    // A compiler's work for each kernel is long, so a GPU has every fifth plan.
+    let tally = compare(device, part, if is_gpu { 5 } else { 1 });
+    assert!(tally.pairs > if is_gpu && is_whole() { 50 } else { 0 }, "{} pairs", tally.pairs);
+    if is_gpu || !is_whole() {
         return;
     }
     let mut seen = SEEN.lock().expect("no other part has failed here");
@@ -229,14 +234,10 @@ parts! {
     every_value_gives_the_same_rows_on_simt_1: Simt 1;
     every_value_gives_the_same_rows_on_simt_2: Simt 2;
     every_value_gives_the_same_rows_on_simt_3: Simt 3;
-}
-
-#[test]
-fn every_value_gives_the_same_rows_on_cuda() {
-    if kelpie_engine::testing::has_cuda(&Engine::new()) {
-        let pairs: usize = (0..PARTS).map(|part| compare(DeviceChoice::Cuda, part, 5).pairs).sum();
-        assert!(pairs >= if is_whole() { 200 } else { 1 }, "{pairs}");
-    }
+    every_value_gives_the_same_rows_on_cuda_0: Cuda 0;
+    every_value_gives_the_same_rows_on_cuda_1: Cuda 1;
+    every_value_gives_the_same_rows_on_cuda_2: Cuda 2;
+    every_value_gives_the_same_rows_on_cuda_3: Cuda 3;
 }
 
 #[test]
