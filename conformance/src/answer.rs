@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
-use kelpie_datafusion::KelpieExec;
+use kelpie_session::KelpieExec;
 
 /// The result of a statement.
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ mod tests {
     #[tokio::test]
     async fn what_kelpie_ran_is_seen() -> Result<()> {
         let builder = SessionStateBuilder::new().with_default_features();
-        let state = kelpie_datafusion::install(builder, Arc::new(Engine::new())).build();
+        let state = kelpie_session::install(builder, Arc::new(Engine::new())).build();
         let context = SessionContext::new_with_state(state);
         for sql in [
             "SET kelpie.device = 'cpu'",

@@ -1,7 +1,7 @@
 //! DataFusion's own sqllogictest files, with Kelpie in the session and without.
 //!
 //! The crate `datafusion-sqllogictest` ships the files; they are read from where cargo keeps its sources. Each file runs in plain
-//! DataFusion and in DataFusion with [`kelpie_datafusion::install`], with 1 and with 4 partitions. A statement that plain
+//! DataFusion and in DataFusion with [`kelpie_session::install`], with 1 and with 4 partitions. A statement that plain
 //! DataFusion executes must give the same rows, types and names with Kelpie; one that fails as its file expects must fail so with
 //! Kelpie too. A statement that fails in plain DataFusion though its file expects otherwise (it reads data that only DataFusion's
 //! repository has) says nothing and is not counted.

@@ -7,8 +7,8 @@ use anyhow::Result;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 use datafusion_sqllogictest::TestContext;
-use kelpie_datafusion::install;
 use kelpie_engine::Engine;
+use kelpie_session::install;
 
 /// What makes Kelpie compile everything that it can, however small, on the device that every machine has.
 const SETTINGS: [(&str, &str); 2] = [("kelpie.device", "cpu"), ("kelpie.min_rows", "0")];

@@ -65,7 +65,7 @@ impl Request {
     }
 }
 
-/// Runs the example of `kelpie-datafusion`: without a dependency on it, the other commands build in seconds.
+/// Runs the example of `kelpie-session`: without a dependency on it, the other commands build in seconds.
 pub fn fuzz(request: &Request) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let status = Command::new(cargo)

@@ -176,7 +176,7 @@ fn units(request: &Request) -> Result<Vec<Unit>> {
     Ok(units)
 }
 
-/// Has the example of `kelpie-datafusion` write the kernels of the test queries: xtask itself stays without DataFusion.
+/// Has the example of `kelpie-session` write the kernels of the test queries: xtask itself stays without DataFusion.
 fn query_kernels(folder: &Path, queries: u64) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let status = std::process::Command::new(cargo)

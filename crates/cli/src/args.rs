@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
-use kelpie_datafusion::{Engine, KelpieSession, SessionOptions};
+use kelpie_session::{Engine, KelpieSession, SessionOptions};
 use kelpie_workloads::Workload;
 use kelpie_workloads::bench::{Once, PeerKind, Subject};
 use kelpie_workloads::experiments::Experiment;

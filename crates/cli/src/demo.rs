@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use kelpie_datafusion::{KelpieSession, QueryTiming};
+use kelpie_session::{KelpieSession, QueryTiming};
 use kelpie_workloads::bench::DataFusionPeer;
 use kelpie_workloads::{Progress as RowProgress, Workload, tpch};
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use kelpie_datafusion::{Calibrated, Device, DeviceKind, Engine, Measured, Point};
+use kelpie_session::{Calibrated, Device, DeviceKind, Engine, Measured, Point};
 
 use crate::args::{DeviceArguments, DeviceName};
 

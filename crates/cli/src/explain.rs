@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use kelpie_datafusion::Stage;
+use kelpie_session::Stage;
 
 use crate::args::{ExplainArguments, SessionArguments, StageName};
 use crate::statements;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
-use kelpie_datafusion::{Group, KelpieSession, QueryTiming};
+use kelpie_session::{Group, KelpieSession, QueryTiming};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::args::{QueryArguments, Script};

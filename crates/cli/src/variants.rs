@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use kelpie_datafusion::{Stage, axes};
+use kelpie_session::{Stage, axes};
 
 use crate::args::VariantArguments;
 use crate::explain;

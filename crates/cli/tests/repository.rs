@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate and the crates of ours that it may use: `kir <- backend <- device <- engine`,
-/// `kir <- compile <- engine`, `engine <- datafusion <- {cli, workloads}`, `workloads <- cli`, and anything below these.
-const MAY_USE: [(&str, &[&str]); 10] = [
+/// `kir <- compile <- engine`, `engine <- datafusion <- session <- {cli, workloads}`, `workloads <- cli`, and anything below these.
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("kelpie-kir", &[]),
     ("kelpie-backend", &["kelpie-kir"]),
     ("kelpie-device", &["kelpie-backend", "kelpie-kir"]),
     ("kelpie-compile", &["kelpie-kir"]),
     ("kelpie-engine", BELOW_ENGINE),
     ("kelpie-datafusion", BELOW_DATAFUSION),
+    ("kelpie-session", BELOW_SESSION),
     ("kelpie-workloads", BELOW_WORKLOADS),
     ("kelpie", EVERYTHING),
     ("kelpie-conformance", BELOW_WORKLOADS),
@@ -23,7 +24,16 @@ const MAY_USE: [(&str, &[&str]); 10] = [
 const BELOW_ENGINE: &[&str] = &["kelpie-compile", "kelpie-device", "kelpie-backend", "kelpie-kir"];
 const BELOW_DATAFUSION: &[&str] =
     &["kelpie-engine", "kelpie-compile", "kelpie-device", "kelpie-backend", "kelpie-kir"];
+const BELOW_SESSION: &[&str] = &[
+    "kelpie-datafusion",
+    "kelpie-engine",
+    "kelpie-compile",
+    "kelpie-device",
+    "kelpie-backend",
+    "kelpie-kir",
+];
 const BELOW_WORKLOADS: &[&str] = &[
+    "kelpie-session",
     "kelpie-datafusion",
     "kelpie-engine",
     "kelpie-compile",
@@ -33,6 +43,7 @@ const BELOW_WORKLOADS: &[&str] = &[
 ];
 const EVERYTHING: &[&str] = &[
     "kelpie-workloads",
+    "kelpie-session",
     "kelpie-datafusion",
     "kelpie-engine",
     "kelpie-compile",
@@ -45,7 +56,8 @@ const EVERYTHING: &[&str] = &[
 const TESTS_MAY_USE: [(&str, &[&str]); 1] = [("kelpie-compile", &["kelpie-backend", "kelpie-device"])];
 
 /// Crates that may build DataFusion; every other one compiles in seconds.
-const ON_DATAFUSION: [&str; 4] = ["kelpie-datafusion", "kelpie-workloads", "kelpie", "kelpie-conformance"];
+const ON_DATAFUSION: [&str; 5] =
+    ["kelpie-datafusion", "kelpie-session", "kelpie-workloads", "kelpie", "kelpie-conformance"];
 
 /// A file is better shorter than the first, and must be shorter than the second.
 const LINES_WARNED: usize = 500;

@@ -7,24 +7,36 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use kelpie_engine::{Phase, Split};
 use parking_lot::Mutex;
 
-use crate::files;
+/// Counts the moments from which on somebody wants to know of files.
+static MOMENTS: AtomicU64 = AtomicU64::new(0);
+
+/// From now on: what was looked at since then need not be looked at again.
+pub fn moment() -> u64 {
+    MOMENTS.fetch_add(1, Ordering::SeqCst) + 1
+}
+
+/// The latest moment that there was.
+pub fn last_moment() -> u64 {
+    MOMENTS.load(Ordering::SeqCst)
+}
 
 /// What planning has taken so far, and from which moment on: files that were looked at since then need not be looked at again.
 #[derive(Debug, Clone)]
-pub(crate) struct PlanClock {
+pub struct PlanClock {
     taken: Arc<Mutex<Split>>,
     since: u64,
 }
 
 impl Default for PlanClock {
     fn default() -> PlanClock {
-        PlanClock { taken: Arc::default(), since: files::moment() }
+        PlanClock { taken: Arc::default(), since: moment() }
     }
 }
 
@@ -56,6 +68,11 @@ impl PlanClock {
         *split
     }
 
+    /// The latest moment that there was.
+    pub fn last_moment() -> u64 {
+        MOMENTS.load(Ordering::SeqCst)
+    }
+
     /// What planning has taken so far.
     pub fn split(&self) -> Split {
         *self.taken.lock()
@@ -81,7 +98,7 @@ impl PlanClock {
 }
 
 /// Does something, and charges it to a phase.
-pub(crate) fn timed<T>(phase: Phase, work: impl FnOnce() -> T) -> T {
+pub fn timed<T>(phase: Phase, work: impl FnOnce() -> T) -> T {
     match PlanClock::lent() {
         Some(clock) => clock.timed(phase, work),
         None => work(),
@@ -89,12 +106,12 @@ pub(crate) fn timed<T>(phase: Phase, work: impl FnOnce() -> T) -> T {
 }
 
 /// A future whose work is charged to a phase; what it waits for is not.
-pub(crate) fn timed_future<F: Future>(phase: Phase, future: F) -> Timed<F> {
+pub fn timed_future<F: Future>(phase: Phase, future: F) -> Timed<F> {
     Timed { phase, future: Box::pin(future) }
 }
 
 /// See [`timed_future`].
-pub(crate) struct Timed<F> {
+pub struct Timed<F> {
     phase: Phase,
     future: Pin<Box<F>>,
 }

@@ -38,16 +38,16 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::clock::PlanClock;
-use crate::deep::protect;
+use crate::fallback_plan::Original;
 use crate::options::{Fallback, KelpieOptions};
-use crate::original::Original;
+use crate::recursion_guard::protect;
 use crate::report;
 use crate::rule::merged_properties;
 use crate::source::ScanTable;
 use crate::translate::Translated;
-pub(crate) use errors::into_datafusion;
+pub use errors::into_datafusion;
 use errors::{ended, panicked};
-pub(crate) use generic::CannotRun;
+pub use generic::CannotRun;
 
 /// Batches that are ready before anybody asks for them.
 const BATCHES_IN_FLIGHT: usize = 4;
@@ -92,7 +92,7 @@ pub struct KelpieExec {
 
 /// What an execution did.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Run {
+pub struct Run {
     /// What the engine reports; empty where DataFusion's own operators ran.
     pub metrics: QueryMetrics,
     /// Why DataFusion's own operators ran instead.
@@ -101,7 +101,7 @@ pub(crate) struct Run {
 
 /// Why a compiled plan ran on DataFusion's own operators in the end.
 #[derive(Debug, Clone)]
-pub(crate) enum FellBack {
+pub enum FellBack {
     /// The engine met what only they handle.
     Needed(FallbackReason),
     /// It failed in Kelpie: they say how, in DataFusion's own words.
@@ -149,7 +149,7 @@ impl KelpieExec {
     }
 
     /// The same, with what EXPLAIN needs: what will most likely be chosen for it, for which nothing is read, and the counters of VERBOSE.
-    pub(crate) fn explained(self, options: &KelpieOptions) -> KelpieExec {
+    pub fn explained(self, options: &KelpieOptions) -> KelpieExec {
         // Only statistics are asked for, so that any context will do.
         let context = Arc::new(TaskContext::default());
         let query = self.query_with(&context, options, None);
@@ -164,8 +164,7 @@ impl KelpieExec {
     }
 
     /// Kelpie's plan.
-    #[cfg(feature = "testing")]
-    pub(crate) fn translated(&self) -> &Translated {
+    pub fn translated(&self) -> &Translated {
         &self.translated
     }
 
@@ -175,16 +174,17 @@ impl KelpieExec {
     }
 
     /// Whether any copy of it ran on DataFusion's operators.
-    pub(crate) fn fell_back(&self) -> &Arc<AtomicBool> {
+    pub fn fell_back(&self) -> &Arc<AtomicBool> {
         &self.fell_back
     }
 
-    pub(crate) fn last_run(&self) -> Option<Run> {
+    /// What its last execution did, if it ended.
+    pub fn last_run(&self) -> Option<Run> {
         self.run.lock().clone()
     }
 
     /// The engine's query in a task context.
-    pub(crate) fn query(&self, context: &Arc<TaskContext>) -> Result<Query> {
+    pub fn query(&self, context: &Arc<TaskContext>) -> Result<Query> {
         let options = KelpieOptions::of(context.session_config().options());
         self.query_with(context, &options, None)
     }
@@ -526,4 +526,14 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Engin
         .collect::<Result<Vec<_>, _>>()?;
     let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &rows)?)
+}
+
+/// Visits the compiled parts of a plan.
+pub fn for_each_compiled(plan: &Arc<dyn ExecutionPlan>, visit: &mut dyn FnMut(&KelpieExec)) {
+    if let Some(exec) = plan.downcast_ref::<KelpieExec>() {
+        visit(exec);
+    }
+    for child in plan.children() {
+        for_each_compiled(child, visit);
+    }
 }

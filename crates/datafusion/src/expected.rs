@@ -72,30 +72,40 @@ pub(crate) fn of_derived(derived: &Derived, table: &Schema, stored: &[Option<Exp
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use datafusion::execution::session_state::SessionStateBuilder;
+    use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
+    use kelpie_engine::Engine;
+
     use super::*;
-    use crate::session::for_each_compiled;
-    use crate::{KelpieSession, SessionOptions};
+    use crate::{KelpieOptions, KelpieRule, for_each_compiled};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn columns_are_what_statistics_let_expect() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("t.parquet");
-        let settings = [("kelpie.device", "cpu"), ("kelpie.min_rows", "0")];
-        let settings =
-            settings.into_iter().fold(SessionOptions::default(), |s, (name, value)| s.with(name, value));
-        let session = KelpieSession::new(settings).expect("a session");
+        let mut config = SessionConfig::new().with_option_extension(KelpieOptions::default());
+        for (name, value) in [("kelpie.device", "cpu"), ("kelpie.min_rows", "0")] {
+            config.options_mut().set(name, value).expect("an option");
+        }
+        let rule = KelpieRule::new(Arc::new(Engine::new()));
+        let state = SessionStateBuilder::new().with_default_features().with_config(config);
+        let state = state.with_physical_optimizer_rule(Arc::new(rule)).build();
+        let session = SessionContext::new_with_state(state);
         let rows = "select value * 3 - 1000 as n, case when value % 7 > 0 then value end as m, value % 9 > 4 as b,
             cast(value as decimal(9, 2)) as d, date '1999-12-31' as day, cast(value as double) as f, 'x' || value as t
             from generate_series(0, 9999) as numbers(value)";
         let copied = format!("copy ({rows}) to '{}'", path.display());
-        session.sql(&copied).await.expect("written");
-        session.register_path("t", &path).await.expect("registered");
+        session.sql(&copied).await.expect("planned").collect().await.expect("written");
+        let path = path.to_str().expect("a path of characters");
+        session.register_parquet("t", path, ParquetReadOptions::default()).await.expect("registered");
         let sql =
             "select date_bin(interval '1 hour', to_timestamp_seconds(n)) h, sum(m), sum(d), max(day), sum(f),
             count(b), min(t), sum(n) from t group by 1";
-        let plan = session.context().sql(sql).await.expect("planned").create_physical_plan().await;
+        let plan = session.sql(sql).await.expect("planned").create_physical_plan().await;
         let mut queries = Vec::new();
-        let context = session.context().task_ctx();
+        let context = session.task_ctx();
         for_each_compiled(&plan.expect("planned"), &mut |exec| queries.push(exec.query(&context)));
         let query = queries.pop().expect("it compiles").expect("it has a query");
         let source = &query.sources[0];

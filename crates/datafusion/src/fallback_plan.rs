@@ -28,16 +28,16 @@ use datafusion::physical_optimizer::window_topn::WindowTopN;
 use datafusion::physical_optimizer::{ConfigOnlyContext, PhysicalOptimizerRule};
 use datafusion::physical_plan::ExecutionPlan;
 
-use crate::deep::with_room;
 use crate::join_order::JoinOrderRule;
-use crate::kept::fresh;
+use crate::plan_copy::copy;
+use crate::recursion_guard::with_room;
 
 type Node = Arc<dyn ExecutionPlan>;
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// The rules of a session that come after a place in their list, all of them DataFusion's own or Kelpie's.
 #[derive(Clone)]
-pub(crate) struct Rest(Arc<[Rule]>);
+pub struct Rest(Arc<[Rule]>);
 
 impl fmt::Debug for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,7 +125,7 @@ impl Original {
     pub fn runnable(&self, config: &ConfigOptions) -> Result<Node> {
         with_room(&self.plan, || {
             // What cannot be copied is of a plan that is not kept, and runs once.
-            let copy = fresh(&self.plan).unwrap_or_else(|_| Arc::clone(&self.plan));
+            let copy = copy(&self.plan).unwrap_or_else(|_| Arc::clone(&self.plan));
             match &self.rest {
                 Some(rest) => rest.finished(copy, config),
                 None => Ok(copy),

@@ -1,51 +1,34 @@
-//! Kelpie inside DataFusion: optimizer rule, [`KelpieExec`] and session.
+//! DataFusion's plans compiled by Kelpie: translation, optimizer rules, and the operator that runs what was compiled.
 //!
-//! [`KelpieRule`] replaces the largest sub-plans that Kelpie compiles by a [`KelpieExec`]; everything else stays
-//! DataFusion's. [`install`] adds it to a session in one line. [`KelpieSession`] is a `SessionContext` with the rule, its options (`kelpie.*`) and tables of local
-//! files. Values, types and errors are DataFusion's.
+//! [`KelpieRule`] replaces the largest sub-plans that Kelpie compiles by a [`KelpieExec`]; everything else stays DataFusion's.
+//! [`JoinOrderRule`] orders joins before that. What a session of a user has beside plans (files, settings, kept plans, writes) is in
+//! `kelpie-session`, which programs stand on. Values, types and errors are DataFusion's.
 
-mod clock;
+pub mod clock;
 mod cores;
-mod deep;
 mod derived;
 mod exec;
 mod expected;
-mod files;
-mod float_statistics;
-mod install;
+mod fallback_plan;
 mod join_order;
-mod kept;
 mod memory_identity;
-mod names;
 mod options;
-mod original;
-mod parameters;
+pub mod parameters;
 mod parts;
-mod planning;
+pub mod plan_copy;
+pub mod recursion_guard;
 mod report;
 mod rule;
-mod running;
-mod session;
 mod source;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod translate;
 mod types;
 mod whole_files;
-mod whole_writes;
 
-pub use exec::KelpieExec;
-pub use install::install;
+pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion};
+pub use fallback_plan::Rest;
 pub use join_order::JoinOrderRule;
-pub use kelpie_engine::calibration::Point;
-pub use kelpie_engine::{Calibrated, Device, DeviceKind, Engine, Group, LaneProfile, Measured, Phase, Split};
+pub use memory_identity::{MemoryIdentity, identify};
 pub use options::{Fallback, GenericPlanMode, KelpieOptions};
-pub use rule::KelpieRule;
-pub use running::RunningQuery;
-pub use session::{KelpieSession, QueryResult, QueryTiming, RegisteredData, SessionOptions, Stage};
-pub use whole_writes::WholeFile;
-
-/// The axes of variants, which the options `kelpie.variant.<axis>` force.
-pub fn axes() -> &'static [kelpie_engine::variant::Axis] {
-    kelpie_engine::variant::axes::ALL
-}
+pub use rule::{KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompiled_reasons};
+pub use translate::{Translated, scanned, translate};
+pub use whole_files::whole_files;

@@ -16,11 +16,11 @@ const KNOWN_TABLES: usize = 128;
 
 /// The identity of some batches. What is cached under it is dropped after it.
 #[derive(Debug)]
-pub(crate) struct MemoryIdentity(u64);
+pub struct MemoryIdentity(u64);
 
 impl MemoryIdentity {
     /// Its number, which no other data gets.
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.0
     }
 
@@ -57,9 +57,7 @@ static KNOWN: LazyLock<Mutex<VecDeque<Known>>> = LazyLock::new(Mutex::default);
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// The identity of batches, in their order; `None` where they have no column.
-pub(crate) fn identify<'a>(
-    batches: impl Iterator<Item = &'a RecordBatch> + Clone,
-) -> Option<Arc<MemoryIdentity>> {
+pub fn identify<'a>(batches: impl Iterator<Item = &'a RecordBatch> + Clone) -> Option<Arc<MemoryIdentity>> {
     let columns = batches.clone().next()?.num_columns();
     let arrays = batches.flat_map(RecordBatch::columns);
     let addresses: Vec<usize> = arrays.clone().map(address).collect();

@@ -52,9 +52,9 @@ pub struct KelpieOptions {
     /// `generic_plans`: whether prepared statements run by one plan for all values of their parameters.
     pub generic_plans: GenericPlanMode,
     /// Set by the session while it plans an EXPLAIN: the rule then reports what stays DataFusion's.
-    pub(crate) explaining: bool,
+    pub explaining: bool,
     /// Set by the session while it plans an EXPLAIN ANALYZE VERBOSE: kernels then count lanes, as with `profile = lanes`.
-    pub(crate) counts_lanes: bool,
+    pub counts_lanes: bool,
 }
 
 impl Default for KelpieOptions {

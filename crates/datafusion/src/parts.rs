@@ -252,7 +252,7 @@ mod tests {
 
     use super::*;
     use crate::whole_files::whole_files;
-    use crate::{KelpieSession, SessionOptions};
+    use datafusion::prelude::{ParquetReadOptions, SessionContext};
 
     #[test]
     fn parts_are_even_and_begin_with_row_groups_nearby() {
@@ -334,7 +334,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn parts_of_parquet_files_are_all_their_rows_in_order() {
         let folder = tempfile::tempdir().expect("a folder");
-        let session = KelpieSession::new(SessionOptions::default()).expect("a session");
+        let session = SessionContext::new();
         for (file, first, last, group) in [("a", 0, 419_999, 70_001), ("b", 420_000, 619_999, 1_000_000)] {
             let rows = format!(
                 "select value as n, case when value % 5 > 0 then value * 7 end as m, concat('text ', value % 1000) as t,
@@ -345,11 +345,12 @@ mod tests {
             );
             let path = folder.path().join(format!("{file}.parquet"));
             let copied = format!("copy ({rows}) to '{}' stored as parquet {options}", path.display());
-            session.sql(&copied).await.expect("written");
+            session.sql(&copied).await.expect("planned").collect().await.expect("written");
         }
-        session.register_path("t", folder.path()).await.expect("registered");
-        let context = session.context().task_ctx();
-        let plan = session.context().sql("select n, m, t, l, f from t").await.expect("planned");
+        let files = folder.path().to_str().expect("a path of characters");
+        session.register_parquet("t", files, ParquetReadOptions::default()).await.expect("registered");
+        let context = session.task_ctx();
+        let plan = session.sql("select n, m, t, l, f from t").await.expect("planned");
         let mut plan = plan.create_physical_plan().await.expect("planned");
         while let [child] = plan.children().as_slice() {
             plan = Arc::clone(child);

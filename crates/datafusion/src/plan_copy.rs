@@ -61,18 +61,18 @@ type Node = Arc<dyn ExecutionPlan>;
 type Expr = Arc<dyn PhysicalExpr>;
 
 /// A copy of a plan that shares no state with it.
-pub(crate) fn fresh(plan: &Node) -> Result<Node> {
-    fresh_with(plan, None)
+pub fn copy(plan: &Node) -> Result<Node> {
+    copy_with(plan, None)
 }
 
 /// The same with other values of the parameters of a generic plan.
-pub(super) fn fresh_with(plan: &Node, values: Option<&Values>) -> Result<Node> {
+pub fn copy_with(plan: &Node, values: Option<&Values>) -> Result<Node> {
     Copier { values: values.cloned(), ..Copier::default() }.copy(plan)
 }
 
 /// An error where a plan cannot be copied, or where a copy would share state after all. What compiled parts replace counts
 /// too: it runs where they fall back.
-pub(super) fn check(plan: &Node) -> Result<()> {
+pub fn check(plan: &Node) -> Result<()> {
     let mut copier = Copier { checks: true, ..Copier::default() };
     copier.copy(plan).map(|_| ())
 }

@@ -23,13 +23,13 @@ use kelpie_compile::plan::Plan;
 use kelpie_engine::{Engine, Phase};
 
 use crate::clock::timed;
-use crate::deep::{Shape, protect, with_room};
 use crate::exec::KelpieExec;
 use crate::options::{Fallback, KelpieOptions};
+use crate::recursion_guard::{Shape, protect, with_room};
 use crate::report::KelpieReport;
 use crate::translate::translate;
 pub(crate) use partitions::merged_properties;
-pub(crate) use whole::WholeQueryRule;
+pub use whole::WholeQueryRule;
 
 /// Replaces the largest sub-plans that Kelpie compiles. To be registered after DataFusion's own rules.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub struct KelpieRule {
 
 impl KelpieRule {
     /// Its name in lists of rules.
-    pub(crate) const NAME: &str = "kelpie";
+    pub const NAME: &str = "kelpie";
 
     /// A rule whose sub-plans run on an engine.
     pub fn new(engine: Arc<Engine>) -> KelpieRule {
@@ -47,13 +47,13 @@ impl KelpieRule {
     }
 
     /// A rule of a session, where it is this one.
-    pub(crate) fn of(rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>) -> Option<&KelpieRule> {
+    pub fn of(rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>) -> Option<&KelpieRule> {
         let rule: &dyn Any = rule.as_ref();
         rule.downcast_ref()
     }
 
     /// The engine of its sub-plans.
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
+    pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 }
@@ -139,12 +139,12 @@ pub fn uncompiled_reasons(plan: &Node, engine: &Arc<Engine>, options: &KelpieOpt
 }
 
 /// Remembers why parts of a plan are DataFusion's, for whoever runs it.
-pub(crate) fn note_reasons(plan: &Node, reasons: Vec<String>) {
+pub fn note_reasons(plan: &Node, reasons: Vec<String>) {
     reasons::note(query_of(plan), reasons);
 }
 
 /// What was remembered of a plan; nothing where the rule had nothing to do with it.
-pub(crate) fn noted_reasons(plan: &Node) -> Option<Vec<String>> {
+pub fn noted_reasons(plan: &Node) -> Option<Vec<String>> {
     reasons::reasons_of(query_of(plan))
 }
 

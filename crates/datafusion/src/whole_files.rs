@@ -7,7 +7,7 @@ use datafusion::datasource::physical_plan::FileGroup;
 
 /// The files of all partitions of a scan, each once, by their paths. DataFusion cuts files into ranges of bytes for its
 /// partitions, by their number and only where a plan gains by it: ranges that make up a file are the file.
-pub(crate) fn whole_files(groups: &[FileGroup]) -> Vec<PartitionedFile> {
+pub fn whole_files(groups: &[FileGroup]) -> Vec<PartitionedFile> {
     let parts = || groups.iter().flat_map(FileGroup::iter);
     // Before files are cut, and where folders have no values, there are only paths to sort by.
     if parts().all(|file| file.range.is_none() && file.partition_values.is_empty()) {

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use kelpie_datafusion::testing::{Conditions, FuzzReport, Generator};
 use kelpie_engine::Engine;
+use kelpie_session::testing::{Conditions, FuzzReport, Generator};
 
 /// Seeds that a child runs: few, so that no core is left without any at the end.
 const SEEDS_A_CHILD: usize = 2;

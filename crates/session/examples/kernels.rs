@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::ExecutionPlan;
-use kelpie_datafusion::testing::{QueryGenerator, sessions, translated};
-use kelpie_datafusion::{KelpieExec, KelpieSession};
 use kelpie_engine::{Engine, MicroModel, Resolution};
 use kelpie_kir::profile::profiled;
 use kelpie_kir::{Target, text};
+use kelpie_session::testing::{QueryGenerator, sessions, translated};
+use kelpie_session::{KelpieExec, KelpieSession};
 
 /// Columns as TPC-H has them: enough to plan Q1 and Q6.
 const LINEITEM: &str = "create table lineitem (l_quantity decimal(15,2), l_extendedprice decimal(15,2), \

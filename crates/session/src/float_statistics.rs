@@ -12,9 +12,8 @@ use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
-
-use crate::deep::with_room;
-use crate::options::KelpieOptions;
+use kelpie_datafusion::KelpieOptions;
+use kelpie_datafusion::recursion_guard::with_room;
 
 /// The name of DataFusion's rule.
 const RULE: &str = "aggregate_statistics";

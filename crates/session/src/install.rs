@@ -13,15 +13,12 @@ use datafusion::logical_expr::{Analyze, LogicalPlan};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use kelpie_datafusion::clock::{timed, timed_future};
+use kelpie_datafusion::{JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule};
 use kelpie_engine::{Engine, Phase};
 
-use crate::clock::{timed, timed_future};
 use crate::float_statistics::keep_floats_from_statistics;
-use crate::join_order::JoinOrderRule;
-use crate::kept::{KeptPlans, Planned, Request};
-use crate::options::KelpieOptions;
-use crate::original::Rest;
-use crate::rule::{KelpieRule, WholeQueryRule};
+use crate::plan_cache::{KeptPlans, Planned, Request};
 use crate::whole_writes::{WholeWrites, copy_to_device};
 
 /// Adds Kelpie to a session: its rule after all others, one for queries that compile as a whole before those of DataFusion that
@@ -60,7 +57,7 @@ use crate::whole_writes::{WholeWrites, copy_to_device};
 /// # async fn main() -> datafusion::error::Result<()> {
 /// let engine = Arc::new(Engine::new());
 /// let builder = SessionStateBuilder::new().with_default_features();
-/// let state = kelpie_datafusion::install(builder, engine).build();
+/// let state = kelpie_session::install(builder, engine).build();
 /// let context = SessionContext::new_with_state(state);
 ///
 /// context.sql("SET kelpie.device = 'cpu'").await?.collect().await?;
@@ -122,7 +119,7 @@ pub(crate) type PlanFuture<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Exec
 
 /// The session's query planner, told what only the statement as a whole shows. Physical rules do not see whether they plan an
 /// EXPLAIN; this does, and tells [`KelpieRule`] by an option of the state that it plans with. And COPY to a device is not one to
-/// a folder. The plans of queries are kept (`kept`).
+/// a folder. The plans of queries are kept (`plan_cache`).
 #[derive(Debug)]
 pub(crate) struct KelpiePlanner {
     /// The session's own; where there is none, DataFusion's.

@@ -10,17 +10,17 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{DdlStatement, Execute, LogicalPlan, Statement as LogicalStatement};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
+use kelpie_datafusion::KelpieOptions;
+use kelpie_datafusion::clock::{PlanClock, timed, timed_future};
+use kelpie_datafusion::parameters::{GenericQuery, marked};
+use kelpie_datafusion::recursion_guard::{Room, balance};
 use kelpie_engine::Phase;
 
-use crate::clock::{PlanClock, timed, timed_future};
-use crate::deep::{Room, balance};
 use crate::install::KelpiePlanner;
-use crate::kept::{
+use crate::names::replanned;
+use crate::plan_cache::{
     Asked, GenericPlans, KeptStatements, Learning, MOST_BYTES, Named, Next, Planned, Repeatable,
 };
-use crate::names::replanned;
-use crate::options::KelpieOptions;
-use crate::parameters::{GenericQuery, marked};
 
 /// The planning of a statement that is not kept.
 #[derive(Clone)]

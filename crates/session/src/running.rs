@@ -10,18 +10,18 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execute_stream};
 use futures::StreamExt;
+use kelpie_datafusion::clock::PlanClock;
+use kelpie_datafusion::recursion_guard::with_room;
+use kelpie_datafusion::{
+    CannotRun, FellBack, KelpieExec, KelpieOptions, for_each_compiled, uncompiled_reasons,
+};
 use kelpie_engine::{Engine, Phase, Split};
 use parking_lot::Mutex;
 
-use crate::clock::PlanClock;
-use crate::deep::with_room;
-use crate::exec::{CannotRun, FellBack, KelpieExec};
 use crate::files::{Misfit, find_misfit};
-use crate::kept::Planned;
-use crate::options::KelpieOptions;
+use crate::plan_cache::Planned;
 use crate::planning::Planning;
-use crate::rule::uncompiled_reasons;
-use crate::session::{QueryTiming, for_each_compiled};
+use crate::session::QueryTiming;
 
 /// A statement that was planned and runs. Dropping it cancels it.
 pub struct RunningQuery {
@@ -185,7 +185,7 @@ fn name_files(error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> DataFusi
     };
     let mut names = Vec::new();
     for_each_scan(plan, &mut |node| {
-        let tables = crate::translate::scanned(node);
+        let tables = kelpie_datafusion::scanned(node);
         names.extend(tables.iter().map(|table| table.name().to_string()));
     });
     match of_reader && !names.is_empty() {

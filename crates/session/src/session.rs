@@ -13,22 +13,20 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use kelpie_datafusion::clock::PlanClock;
+use kelpie_datafusion::recursion_guard::{Depth, Held, MOST_LEVELS, Room, with_room};
+use kelpie_datafusion::{KelpieOptions, KelpieRule, for_each_compiled, into_datafusion, uncompiled_reasons};
 use kelpie_engine::{Engine, ExplainStage, Phase, QueryError, QueryMetrics, Split};
 use parking_lot::Mutex;
 
-use crate::clock::PlanClock;
-use crate::deep::{Depth, Held, MOST_LEVELS, Room, with_room};
-use crate::exec::{KelpieExec, into_datafusion};
 use crate::files::{self, Broken, LocalFiles, LocalTables};
 #[cfg(feature = "testing")]
 use crate::install::KelpiePlanner;
 use crate::install::{explaining, install};
-use crate::kept::{GenericPlans, KeptStatements, Learning, Planned, Ready};
-use crate::options::KelpieOptions;
+use crate::plan_cache::{GenericPlans, KeptStatements, Learning, Planned, Ready};
 use crate::planning::{Planning, logical_plan, parsed};
-use crate::rule::{KelpieRule, uncompiled_reasons};
 use crate::running::{RunningQuery, Taking};
 
 /// How a session is built.
@@ -406,14 +404,5 @@ impl KelpieSession {
     /// Forgets all cached columns: the next query reads its files again.
     pub fn clear_columns(&self) {
         self.engine.clear_columns();
-    }
-}
-
-pub(crate) fn for_each_compiled(plan: &Arc<dyn ExecutionPlan>, visit: &mut dyn FnMut(&KelpieExec)) {
-    if let Some(exec) = plan.downcast_ref::<KelpieExec>() {
-        visit(exec);
-    }
-    for child in plan.children() {
-        for_each_compiled(child, visit);
     }
 }

@@ -4,9 +4,9 @@
 //! `cargo run -p xtask -- fuzz --generator adversarial --queries N --seed S` runs any number of them, each few seeds in a
 //! process of their own.
 
-use kelpie_datafusion::testing::sample::is_whole;
-use kelpie_datafusion::testing::{Generator, Piece, Scale, has_cuda};
 use kelpie_engine::Engine;
+use kelpie_session::testing::sample::is_whole;
+use kelpie_session::testing::{Generator, Piece, Scale, has_cuda};
 
 use super::differential::{agree, seeds};
 

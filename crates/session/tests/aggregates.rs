@@ -11,12 +11,12 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
-use kelpie_datafusion::testing::sample::covering;
-use kelpie_datafusion::testing::{
+use kelpie_session::testing::sample::covering;
+use kelpie_session::testing::{
     Check, Generated, Outcome, Settings, check_all, compare, configurations, same, sessions, side_by_side,
     translate, uncompiled_reasons,
 };
-use kelpie_datafusion::{KelpieExec, KelpieOptions, KelpieRule, KelpieSession};
+use kelpie_session::{KelpieExec, KelpieOptions, KelpieRule, KelpieSession};
 
 pub const INTEGERS: [&str; 10] = ["i8", "i16", "i32", "i64", "w64", "u8", "u16", "u32", "u64", "nn"];
 pub const FLOATS: [&str; 2] = ["f32", "f64"];

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::{KelpieSession, SessionOptions};
 use tempfile::TempDir;
 
 /// On Kelpie and on DataFusion's operators, whose readers each take a range of a large file.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::datasource::MemTable;
-use kelpie_datafusion::testing::sample::is_whole;
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::testing::sample::is_whole;
+use kelpie_session::{KelpieSession, SessionOptions};
 
 const ROWS: i64 = 20;
 /// Less than DataFusion's planner takes for a single level in some builds.

@@ -14,8 +14,8 @@ use datafusion::common::{DataFusionError, exec_err};
 use datafusion::datasource::MemTable;
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::testing::uncompiled_reasons;
-use kelpie_datafusion::{KelpieOptions, KelpieSession, SessionOptions};
+use kelpie_session::testing::uncompiled_reasons;
+use kelpie_session::{KelpieOptions, KelpieSession, SessionOptions};
 
 const ROWS: i64 = 3_000;
 

@@ -9,9 +9,9 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::testing::{Generated, Outcome, compare};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_engine::Engine;
+use kelpie_session::testing::{Generated, Outcome, compare};
+use kelpie_session::{KelpieSession, SessionOptions};
 
 const OFF: (&str, &str) = ("kelpie.dictionaries", "off");
 

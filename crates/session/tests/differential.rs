@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
-use kelpie_datafusion::testing::sample::{covering, is_whole};
-use kelpie_datafusion::testing::{FuzzReport, Generator, Piece, Scale, Settings, fuzz, has_cuda};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_engine::Engine;
+use kelpie_session::testing::sample::{covering, is_whole};
+use kelpie_session::testing::{FuzzReport, Generator, Piece, Scale, Settings, fuzz, has_cuda};
+use kelpie_session::{KelpieSession, SessionOptions};
 
 const SMALL: Generator = Generator::Relational(Scale::Small);
 const RELATIONAL: Generator = Generator::Relational(Scale::Normal);

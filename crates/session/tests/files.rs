@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::{KelpieSession, SessionOptions};
 use tempfile::TempDir;
 
 fn session() -> KelpieSession {

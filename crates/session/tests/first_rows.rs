@@ -2,7 +2,7 @@
 //! type, over many rows, one row and none: compiled as a whole, with DataFusion's answers.
 
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use kelpie_datafusion::testing::{Check, check_all, configurations, sessions, translate};
+use kelpie_session::testing::{Check, check_all, configurations, sessions, translate};
 
 const COLUMNS: [&str; 22] = [
     "i8", "i16", "i32", "i64", "w64", "u8", "u16", "u32", "u64", "nn", "f32", "f64", "d5", "d15", "d38", "b",

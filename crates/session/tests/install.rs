@@ -15,8 +15,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::{KelpieExec, KelpieSession, install};
 use kelpie_engine::Engine;
+use kelpie_session::{KelpieExec, KelpieSession, install};
 use parking_lot::Mutex;
 
 /// What a planner and a rule of the session's own have seen.

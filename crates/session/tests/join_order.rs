@@ -6,7 +6,7 @@ use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, 
 use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::datasource::MemTable;
 use datafusion::physical_plan::displayable;
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::{KelpieSession, SessionOptions};
 
 /// `big(a, b, c, f, s)` with 2,000 rows, `mid(a, x, y, f)` with 100, `small(x, name)` with 10, `one(y)` with one and
 /// `none(a)` without rows; keys have NULLs and duplicates, floats both zeros and NaN.

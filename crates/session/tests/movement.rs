@@ -7,9 +7,9 @@ use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::testing::sample::covering;
-use kelpie_datafusion::testing::{Generated, Outcome, Settings, compare, side_by_side};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::testing::sample::covering;
+use kelpie_session::testing::{Generated, Outcome, Settings, compare, side_by_side};
+use kelpie_session::{KelpieSession, SessionOptions};
 
 /// `id` is the row; `k` some hundreds of keys, some NULL; `s` long texts, no two alike; `w` few words; `d` decimals.
 fn facts(rows: usize) -> RecordBatch {

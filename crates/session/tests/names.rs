@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::{KelpieSession, SessionOptions};
 use tempfile::TempDir;
 
 /// `Orders(OrderKey, Total, note)`, `Lines(OrderKey, Price)`, `plain(orderkey, id)` and `twins(Id, ID)`.

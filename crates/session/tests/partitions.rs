@@ -11,9 +11,9 @@ use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_compile::plan::Plan;
-use kelpie_datafusion::testing::{same, translate};
-use kelpie_datafusion::{KelpieExec, KelpieSession, SessionOptions, Stage, install};
 use kelpie_engine::Engine;
+use kelpie_session::testing::{same, translate};
+use kelpie_session::{KelpieExec, KelpieSession, SessionOptions, Stage, install};
 
 /// Rows from a seed: keys with NULLs and skew, values, floats without NaN, texts.
 fn batch(seed: u64, rows: usize) -> RecordBatch {

@@ -15,8 +15,8 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::{KelpieExec, KelpieSession, QueryTiming, SessionOptions, install};
 use kelpie_engine::Engine;
+use kelpie_session::{KelpieExec, KelpieSession, QueryTiming, SessionOptions, install};
 
 /// A session in which Kelpie compiles whatever it can.
 fn session() -> KelpieSession {

@@ -7,7 +7,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::{KelpieSession, Phase, QueryTiming, SessionOptions};
+use kelpie_session::{KelpieSession, Phase, QueryTiming, SessionOptions};
 
 /// Kelpie beside DataFusion, which plans each time.
 struct Both {

@@ -6,8 +6,8 @@ use datafusion::arrow::array::{Array, Int64Array, ListArray, RecordBatch, String
 use datafusion::arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::MemTable;
-use kelpie_datafusion::testing::translate;
-use kelpie_datafusion::{KelpieSession, SessionOptions, Stage};
+use kelpie_session::testing::translate;
+use kelpie_session::{KelpieSession, SessionOptions, Stage};
 
 fn session(settings: &[(&str, &str)]) -> KelpieSession {
     let mut options = SessionOptions::default().with("kelpie.device", "cpu");

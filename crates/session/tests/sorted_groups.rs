@@ -1,7 +1,7 @@
 //! Aggregates of sorted groups through SQL, which are medians, percentiles and values at the ends of an order: over every type, by keys of
 //! every type, over many rows, one row and none: compiled as a whole, with DataFusion's answers.
 
-use kelpie_datafusion::testing::{check_all, configurations, sessions, translate};
+use kelpie_session::testing::{check_all, configurations, sessions, translate};
 
 use super::aggregates::{DECIMALS, FLOATS, INTEGERS, columns};
 

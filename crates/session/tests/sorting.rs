@@ -7,8 +7,8 @@ use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::testing::{Generated, Outcome, compare};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::testing::{Generated, Outcome, compare};
+use kelpie_session::{KelpieSession, SessionOptions};
 
 /// Each value several times; the columns repeat after different numbers of rows.
 fn batch(rows: usize) -> RecordBatch {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch};
 use datafusion::arrow::datatypes::{Float64Type, Int64Type};
 use datafusion::parquet::arrow::ArrowWriter;
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::{KelpieSession, SessionOptions};
 use tempfile::TempDir;
 
 async fn session(column: ArrayRef) -> (TempDir, KelpieSession) {

@@ -8,7 +8,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::{KelpieSession, SessionOptions};
 
 /// `id`: the row; `one`: always 1; `s`: some 60 bytes of text.
 fn table(rows: i64) -> Arc<MemTable> {

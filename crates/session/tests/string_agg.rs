@@ -1,7 +1,7 @@
 //! `string_agg` through SQL: by keys and in orders of several types, over many rows, one row and none: compiled as a whole, with
 //! DataFusion's answers, or left to DataFusion with a reason.
 
-use kelpie_datafusion::testing::{Check, check_all, configurations};
+use kelpie_session::testing::{Check, check_all, configurations};
 
 /// In this order no two rows of `t` are alike, so that the order of texts is nobody's choice.
 const UNIQUE: &str = "tsn, i64, d15, u32";

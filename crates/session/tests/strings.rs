@@ -6,8 +6,8 @@ use datafusion::arrow::array::{Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::testing::{Generated, Outcome, compare};
-use kelpie_datafusion::{KelpieSession, SessionOptions, Stage};
+use kelpie_session::testing::{Generated, Outcome, compare};
+use kelpie_session::{KelpieSession, SessionOptions, Stage};
 
 /// Texts of many shapes; `?` stands for the column in the expressions below.
 fn texts() -> Vec<Option<String>> {

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use kelpie_datafusion::{Group, KelpieSession, Phase, QueryTiming, SessionOptions};
+use kelpie_session::{Group, KelpieSession, Phase, QueryTiming, SessionOptions};
 
 /// A session with a table of so many rows in memory and one of Parquet.
 async fn session(folder: &tempfile::TempDir) -> KelpieSession {

@@ -7,8 +7,8 @@ use datafusion::datasource::MemTable;
 use datafusion::physical_plan::ExecutionPlan;
 use kelpie_compile::expr::ExprKind;
 use kelpie_compile::plan::{Join, JoinKind, Plan};
-use kelpie_datafusion::testing::translate;
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::testing::translate;
+use kelpie_session::{KelpieSession, SessionOptions};
 
 /// `t(k, v, s)` with NULLs, `u(k, w, s)` and `n(i)`, whose column is never NULL.
 fn session(settings: &[(&str, &str)]) -> KelpieSession {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
-use kelpie_datafusion::{KelpieExec, KelpieSession, QueryTiming, SessionOptions, Stage};
+use kelpie_session::{KelpieExec, KelpieSession, QueryTiming, SessionOptions, Stage};
 
 /// Parquet files `a` and `b`: `a` has 1000 rows with `k` from 0 and `x`, `b` every tenth key with `y`.
 async fn tables() -> tempfile::TempDir {

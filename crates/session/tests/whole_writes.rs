@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::{KelpieSession, SessionOptions};
 
 fn session() -> KelpieSession {
     KelpieSession::new(SessionOptions::default().with("kelpie.device", "cpu")).unwrap()

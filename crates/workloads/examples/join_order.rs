@@ -14,7 +14,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::{ExecutionPlan, collect};
-use kelpie_datafusion::{JoinOrderRule, KelpieSession, SessionOptions};
+use kelpie_session::{JoinOrderRule, KelpieSession, SessionOptions};
 use kelpie_workloads::{GenerateOptions, Workload, tpch};
 
 #[tokio::main]

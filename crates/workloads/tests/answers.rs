@@ -1,8 +1,8 @@
 //! TPC-H, SSB and the shapes through Kelpie, compiled as a whole, on every device that is there and under every micro model; the
 //! shapes not on the interpreter, whose dimensions are too large for it.
 
-use kelpie_datafusion::testing::Settings;
-use kelpie_datafusion::testing::sample::is_whole;
+use kelpie_session::testing::Settings;
+use kelpie_session::testing::sample::is_whole;
 use kelpie_workloads::Workload;
 
 use super::common::{Matrix, devices, models};

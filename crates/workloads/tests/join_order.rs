@@ -8,7 +8,7 @@ use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
-use kelpie_datafusion::KelpieSession;
+use kelpie_session::KelpieSession;
 use kelpie_workloads::Workload;
 
 use super::common::{self, data};

@@ -1,8 +1,8 @@
 //! TPC-H and SSB give the same answers however data moves: every macro model under every micro model, block sizes from a
 //! thousand rows on, and less device memory than data.
 
-use kelpie_datafusion::testing::Settings;
-use kelpie_datafusion::testing::sample::is_whole;
+use kelpie_session::testing::Settings;
+use kelpie_session::testing::sample::is_whole;
 use kelpie_workloads::Workload;
 
 use super::common::Matrix;

@@ -1,6 +1,6 @@
 //! Every query of the benchmarks becomes a Kelpie plan: whatever is not compiled, the compiler says so.
 
-use kelpie_datafusion::testing::translate;
+use kelpie_session::testing::translate;
 use kelpie_workloads::Workload;
 
 use super::common::{data, session};

@@ -5,7 +5,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use kelpie_datafusion::WholeFile;
+use kelpie_session::WholeFile;
 
 /// The results of a program, in a file that appears whole or not at all.
 pub struct ResultFile {

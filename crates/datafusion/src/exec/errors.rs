@@ -23,7 +23,7 @@ pub(super) fn panicked(panic: &(dyn Any + Send)) -> EngineError {
 }
 
 /// The errors of a query are Arrow's, as DataFusion's own operators give them.
-pub(crate) fn into_datafusion(error: EngineError) -> DataFusionError {
+pub fn into_datafusion(error: EngineError) -> DataFusionError {
     let arrow = |error| DataFusionError::ArrowError(Box::new(error), None);
     match error {
         EngineError::Query(error) => match error {

@@ -10,7 +10,7 @@ use crate::parameters::Values;
 /// A compiled part of a generic plan would have to run on DataFusion's operators.
 #[derive(Debug, thiserror::Error)]
 #[error("the generic plan cannot run: {0}")]
-pub(crate) struct CannotRun(String);
+pub struct CannotRun(String);
 
 impl CannotRun {
     pub(super) fn for_reason(reason: &FellBack) -> DataFusionError {
@@ -18,14 +18,14 @@ impl CannotRun {
     }
 
     /// Whether an error is this one.
-    pub(crate) fn is(error: &DataFusionError) -> bool {
+    pub fn is(error: &DataFusionError) -> bool {
         matches!(error.find_root(), DataFusionError::External(error) if error.is::<CannotRun>())
     }
 }
 
 impl KelpieExec {
     /// One that has not run, with values of its parameters where it has some.
-    pub(crate) fn unused(&self, values: Option<&Values>) -> Result<KelpieExec> {
+    pub fn unused(&self, values: Option<&Values>) -> Result<KelpieExec> {
         let translated = match values {
             Some(values) => self.translated.with_values(values)?,
             None => None,
@@ -38,7 +38,7 @@ impl KelpieExec {
     }
 
     /// Whether it has parameters. What such a part cannot run is planned again with the values, by who knows the statement.
-    pub(crate) fn is_generic(&self) -> bool {
+    pub fn is_generic(&self) -> bool {
         self.translated.generic.is_some()
     }
 }

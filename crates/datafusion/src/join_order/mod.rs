@@ -33,8 +33,8 @@ use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
 
 use crate::clock::timed;
-use crate::deep::{Shape, with_room};
 use crate::options::KelpieOptions;
+use crate::recursion_guard::{Shape, with_room};
 use flatten::{Flat, is_tree, map_leaves};
 use graph::NodeSet;
 use kelpie_engine::Phase;

@@ -2,12 +2,12 @@
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::ToDFSchema;
+use datafusion::prelude::{ParquetReadOptions, SessionContext};
 
 use super::enumerate::{EXACT_NODES, JoinTree, best_order, cost};
 use super::graph::{Class, Condition, Graph, GraphNode, NodeSet, Reducer};
 use super::selectivity::filtered;
 use super::statistics::{Estimate, Estimator, estimate};
-use crate::{KelpieSession, SessionOptions};
 
 /// Relations of some sizes, and equalities of fresh columns between them.
 fn graph(rows: &[f64], edges: &[(usize, usize)]) -> Graph {
@@ -214,10 +214,9 @@ fn rows_do_not_depend_on_the_order() {
 async fn of_parquet(query: &str) -> Estimate {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
-    let session = KelpieSession::new(SessionOptions::default().with("kelpie.enabled", "false")).unwrap();
-    session.sql(&format!("COPY ({query}) TO '{}'", path.display())).await.unwrap();
-    session.register_path("t", &path).await.unwrap();
-    let context = session.context();
+    let (context, path) = (SessionContext::new(), path.to_str().unwrap());
+    context.sql(&format!("COPY ({query}) TO '{path}'")).await.unwrap().collect().await.unwrap();
+    context.register_parquet("t", path, ParquetReadOptions::default()).await.unwrap();
     let plan = context.sql("SELECT * FROM t").await.unwrap().create_physical_plan().await.unwrap();
     let footers = Some(context.runtime_env().cache_manager.get_file_metadata_cache());
     estimate(&plan, &Estimator { footers }).unwrap()
@@ -250,7 +249,7 @@ async fn distinct_values_come_from_ranges_and_dictionaries() {
 #[tokio::test]
 async fn predicates_keep_what_ranges_and_counts_say() {
     let known = of_parquet("SELECT value AS id, value % 10 AS digit, 'k' || (value % 4) AS kind FROM generate_series(0, 9999) t(value)").await;
-    let session = KelpieSession::new(SessionOptions::default()).unwrap();
+    let context = SessionContext::new();
     let schema = Schema::new(vec![
         Field::new("id", DataType::Int64, true),
         Field::new("digit", DataType::Int64, true),
@@ -276,8 +275,8 @@ async fn predicates_keep_what_ranges_and_counts_say() {
         ("id IS NOT NULL", 10_000.0, 1.01),
         ("true", 10_000.0, 1.01),
     ] {
-        let expr = session.context().parse_sql_expr(predicate, &schema).unwrap();
-        let expr = session.context().create_physical_expr(expr, &schema).unwrap();
+        let expr = context.parse_sql_expr(predicate, &schema).unwrap();
+        let expr = context.create_physical_expr(expr, &schema).unwrap();
         let kept = filtered(known.clone(), &expr).rows;
         assert!(kept <= rows * factor && kept * factor >= rows, "{predicate}: {kept}, not {rows}");
     }

@@ -32,7 +32,8 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
 use table::ParametersTable;
-pub(crate) use table::{ParametersExec, Values, is_of_parameters, value};
+pub use table::{ParametersExec, Values};
+pub(crate) use table::{is_of_parameters, value};
 
 /// The name of the metadata of a constant that is a parameter; their value is the parameter's number. A statement may give
 /// metadata to its own constants, but cannot know this name.
@@ -42,14 +43,14 @@ static MARK: LazyLock<String> =
 const TABLE: &str = "parameters";
 
 /// Whether a table is one of parameters.
-pub(crate) fn is_parameters(table: &dyn TableProvider) -> bool {
+pub fn is_parameters(table: &dyn TableProvider) -> bool {
     let any: &dyn Any = table;
     any.is::<ParametersTable>()
 }
 
 /// An EXECUTE whose values are marked as parameters, so that they are found again in the statement's plan. `None` where one
 /// of them is no constant.
-pub(crate) fn marked(state: &SessionState, execute: &Execute) -> Option<Execute> {
+pub fn marked(state: &SessionState, execute: &Execute) -> Option<Execute> {
     let context = SimplifyContext::builder()
         .with_config_options(Arc::clone(state.config_options()))
         .with_query_execution_start_time(state.execution_props().query_execution_start_time)
@@ -90,8 +91,10 @@ fn has_mark(expr: &Expr) -> bool {
 
 /// A query whose parameters are columns of a table.
 #[derive(Debug)]
-pub(crate) struct GenericQuery {
+pub struct GenericQuery {
+    /// The query over that table.
     pub plan: LogicalPlan,
+    /// What the parameters are in the statement that it was made of.
     pub values: Values,
 }
 

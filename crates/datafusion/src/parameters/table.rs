@@ -27,7 +27,7 @@ use datafusion::physical_plan::{
 use crate::translate::pass_through;
 
 /// Values of all parameters of a plan, none of them NULL.
-pub(crate) type Values = Arc<[ScalarValue]>;
+pub type Values = Arc<[ScalarValue]>;
 
 /// The table. The optimizer sees its columns and that it has one row; its values belong to one run.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl TableProvider for ParametersTable {
 /// Some columns of the table, with the values of one run. What is kept has those of the run for which it was planned, and
 /// copies of it get their own.
 #[derive(Debug)]
-pub(crate) struct ParametersExec {
+pub struct ParametersExec {
     /// Which of the values are its columns.
     columns: Vec<usize>,
     values: Values,

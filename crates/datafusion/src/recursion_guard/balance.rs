@@ -11,7 +11,7 @@ const SHORTEST: usize = 64;
 /// Balances every long chain of ANDs or ORs of a statement. Both are associative in three-valued logic, and SQL leaves open
 /// which operands are evaluated where others decide; but left-deep, a chain is as deep as it is long, and DataFusion takes
 /// the square of that to plan it.
-pub(crate) fn balance(statement: &mut Statement) {
+pub fn balance(statement: &mut Statement) {
     let _ = match statement {
         Statement::Statement(statement) => statement.as_mut().visit(&mut Balance),
         Statement::Explain(explain) => return balance(&mut explain.statement),

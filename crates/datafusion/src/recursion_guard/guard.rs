@@ -40,14 +40,14 @@ const LEVEL_BYTES: usize = 6 << 10;
 type Node = Arc<dyn ExecutionPlan>;
 
 /// Whether [`protect`] leaves a plan as it is.
-pub(crate) fn is_shallow(plan: &Node) -> bool {
+pub fn is_shallow(plan: &Node) -> bool {
     let shape = Shape::of(plan);
     shape.levels <= SHALLOW && shape.expr_levels <= SHALLOW
 }
 
 /// The plan with deep parts guarded: their operators run, and are dropped, with as much stack as they need. Most plans stay
 /// as they are.
-pub(crate) fn protect(plan: Node) -> Result<Node> {
+pub fn protect(plan: Node) -> Result<Node> {
     let shape = Shape::of(&plan);
     if shape.levels <= SHALLOW && shape.expr_levels <= SHALLOW {
         return Ok(plan);

@@ -28,10 +28,11 @@ use kelpie_engine::with_stack;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-pub(crate) use balance::balance;
-pub(crate) use guard::{is_shallow, protect};
-pub(crate) use shape::{Shape, expr_depth, operands, with_room};
-pub(crate) use statement::{Depth, LIMIT as MOST_LEVELS};
+pub use balance::balance;
+pub use guard::{is_shallow, protect};
+pub use shape::with_room;
+pub(crate) use shape::{Shape, expr_depth, operands};
+pub use statement::{Depth, LIMIT as MOST_LEVELS};
 
 /// What planning takes that is not deep.
 const BASE_BYTES: usize = 1 << 20;
@@ -46,7 +47,7 @@ const LONG_QUERIES: usize = 8;
 
 /// How much stack the planning of a statement gets.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub struct Room {
     levels: usize,
     /// Whether planning may take long.
     is_long: bool,
@@ -106,13 +107,14 @@ async fn on_thread<T: Send + 'static>(
 }
 
 /// What may hold plans of so many levels, and is dropped with as much stack as that takes.
-pub(crate) struct Held<T> {
+pub struct Held<T> {
     /// Absent only while it is dropped.
     value: Option<T>,
     levels: Arc<AtomicUsize>,
 }
 
 impl<T> Held<T> {
+    /// Holds something whose plans have as many levels as `levels` says when it is dropped.
     pub fn new(value: T, levels: Arc<AtomicUsize>) -> Held<T> {
         Held { value: Some(value), levels }
     }

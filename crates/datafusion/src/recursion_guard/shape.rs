@@ -64,7 +64,7 @@ impl Shape {
 }
 
 /// Runs `work`, which walks a plan by recursion, where there is enough stack.
-pub(crate) fn with_room<R>(plan: &Arc<dyn ExecutionPlan>, work: impl FnOnce() -> R) -> R {
+pub fn with_room<R>(plan: &Arc<dyn ExecutionPlan>, work: impl FnOnce() -> R) -> R {
     let shape = Shape::of(plan);
     with_stack(BASE_BYTES + (shape.levels + shape.expr_levels).saturating_mul(LEVEL_BYTES), work)
 }

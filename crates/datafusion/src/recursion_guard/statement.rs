@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 /// Levels that are planned. DataFusion's time to plan grows with their square: this many take it a minute.
-pub(crate) const LIMIT: usize = 12_000;
+pub const LIMIT: usize = 12_000;
 /// Subqueries inside each other in expressions. DataFusion's time to plan doubles with each: 20 take it seconds, 32 hours.
 const SUBQUERIES: usize = 32;
 /// Texts that are shorter are not deep whatever they say.
@@ -16,7 +16,7 @@ const SHORT: usize = 128;
 
 /// How deep the trees of a statement may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Depth {
+pub struct Depth {
     /// Levels of the trees that are planned, where long chains of AND and OR are balanced.
     pub planned: usize,
     /// At most so many levels has what the parser makes.

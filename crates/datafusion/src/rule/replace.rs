@@ -18,9 +18,9 @@ use kelpie_engine::Engine;
 
 use super::{Node, bare_scan, is_worth, leave, partitions};
 use crate::exec::KelpieExec;
+use crate::fallback_plan::Original;
 use crate::join_order::estimated_rows;
 use crate::options::KelpieOptions;
-use crate::original::Original;
 use crate::translate::{Reasons, Refused, Translated, pass_through, refined, translate_known};
 
 /// The plan with its largest compilable parts replaced, and every reason why the rest is not.

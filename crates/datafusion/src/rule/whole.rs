@@ -14,17 +14,17 @@ use kelpie_engine::{Engine, Phase};
 
 use super::{Node, bare_scan, is_trivial, is_worth, leave, note_reasons, wrapped};
 use crate::clock::timed;
-use crate::deep::{Shape, with_room};
 use crate::exec::KelpieExec;
+use crate::fallback_plan::{Original, Rest};
 use crate::join_order::JoinOrderRule;
 use crate::options::KelpieOptions;
-use crate::original::{Original, Rest};
+use crate::recursion_guard::{Shape, with_room};
 use crate::translate::{refined, translate};
 
 /// Replaces a query that compiles as a whole. What it leaves, for whatever reason, is [`KelpieRule`](super::KelpieRule)'s, which
 /// comes after DataFusion's rules and gives the reasons.
 #[derive(Debug)]
-pub(crate) struct WholeQueryRule {
+pub struct WholeQueryRule {
     engine: Arc<Engine>,
     /// The order of joins, which is a part of the plan that is compiled.
     order: Arc<JoinOrderRule>,

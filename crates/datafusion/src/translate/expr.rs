@@ -17,7 +17,7 @@ use kelpie_compile::types::{DataType, Literal};
 use super::derive::Deriver;
 use super::parameters::is_place;
 use super::{Reasons, function};
-use crate::deep::{expr_depth, operands};
+use crate::recursion_guard::{expr_depth, operands};
 use crate::types;
 
 /// Levels of an expression that are translated, where a chain of AND or OR is one: what Kelpie's compiler takes.

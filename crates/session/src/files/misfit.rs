@@ -13,8 +13,7 @@ use datafusion::arrow::csv::ReaderBuilder;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::datasource::physical_plan::{CsvSource, FileScanConfig, FileSource};
 use datafusion::object_store::local::LocalFileSystem;
-
-use crate::whole_files::whole_files;
+use kelpie_datafusion::whole_files;
 
 /// Rows that are read at once until one fails.
 const ROWS_AT_ONCE: usize = 8192;

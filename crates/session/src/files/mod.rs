@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use datafusion::catalog::{TableProvider, UrlTableFactory};
@@ -24,8 +24,8 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 
-use crate::clock::{PlanClock, timed_future};
-use crate::options::KelpieOptions;
+use kelpie_datafusion::KelpieOptions;
+use kelpie_datafusion::clock::{PlanClock, last_moment, timed_future};
 use kelpie_engine::Phase;
 
 use format::{Format, KNOWN};
@@ -85,14 +85,6 @@ impl std::fmt::Debug for SessionSlot {
     }
 }
 
-/// Counts the moments from which on somebody wants to know of files.
-static MOMENTS: AtomicU64 = AtomicU64::new(0);
-
-/// From now on: for [`looked_since`].
-pub(crate) fn moment() -> u64 {
-    MOMENTS.fetch_add(1, Ordering::SeqCst) + 1
-}
-
 /// The files of a table, where it is one of local files and was looked at since a moment: asking the system once more would take as
 /// long as all else that finds a plan.
 pub(crate) fn looked_since(table: &dyn TableProvider, moment: u64) -> Option<&[DataFile]> {
@@ -138,7 +130,7 @@ impl LocalEntry {
         if let Some(made) = made.as_ref().filter(looked) {
             return Ok(Arc::clone(&made.table) as _);
         }
-        let moment = MOMENTS.load(Ordering::SeqCst);
+        let moment = last_moment();
         let files = self.source.files()?;
         let is_current = |made: &&Made| made.table.made_of == files && made.infer_rows == infer_rows;
         let current = made.as_ref().filter(is_current);

@@ -21,13 +21,13 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 
+use kelpie_datafusion::clock::{PlanClock, timed_future};
 use kelpie_engine::Phase;
 
 use super::at;
 use super::format::{Kind, check_parquet_footer};
 use super::hive::Wanted;
 use super::source::{DataFile, Source};
-use crate::clock::{PlanClock, timed_future};
 use crate::install::PlanFuture;
 
 /// A table of files. What it reads are the files that are there when it is read, by the columns that it was made with.

@@ -8,6 +8,8 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
+use kelpie_datafusion::parameters::{GenericQuery, is_parameters};
+use kelpie_datafusion::{GenericPlanMode, KelpieExec, KelpieOptions};
 use kelpie_engine::{Group, Phase};
 use parking_lot::Mutex;
 
@@ -17,9 +19,6 @@ use super::lru::Lru;
 use super::statements::{Environment, KeptStatements};
 use super::tables::{KnownTable, Seen};
 use super::{KeptPlan, Node, Planned};
-use crate::exec::KelpieExec;
-use crate::options::{GenericPlanMode, KelpieOptions};
-use crate::parameters::{GenericQuery, is_parameters};
 use crate::session::QueryTiming;
 
 /// A prepared statement as it is executed: with some of its parameters constant, over tables as they are now.

@@ -12,10 +12,9 @@
 //! immutable (`now`, `random`, one of the session) is not kept, nor one with a table or an operator of an unknown kind. Any
 //! difference means planning again, never another answer.
 //!
-//! A plan that is kept never runs itself: each query runs a copy ([`fresh`](fn@fresh)).
+//! A plan that is kept never runs itself: each query runs a copy ([`plan_copy`]).
 
 mod choice;
-mod fresh;
 mod generic;
 mod logical;
 mod lru;
@@ -37,17 +36,14 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 
-use crate::deep::{is_shallow, protect, with_room};
-use crate::exec::KelpieExec;
-use crate::options::KelpieOptions;
-use crate::parameters::Values;
-use crate::rule::{note_reasons, noted_reasons};
+use kelpie_datafusion::parameters::Values;
+use kelpie_datafusion::plan_copy::{self, copy_with};
+use kelpie_datafusion::recursion_guard::{is_shallow, protect, with_room};
+use kelpie_datafusion::{KelpieExec, KelpieOptions, note_reasons, noted_reasons};
 use logical::{LogicalKey, hash_of};
 use lru::Lru;
 use tables::{KnownTable, Seen};
 
-pub(crate) use fresh::fresh;
-use fresh::fresh_with;
 pub(crate) use generic::{Asked, GenericPlans, Learning, Next};
 pub(crate) use logical::Repeatable;
 pub(crate) use statements::{KeptStatements, MOST_BYTES, Named, Ready};
@@ -81,7 +77,7 @@ impl KeptPlan {
         let reasons = noted_reasons(plan)?;
         let is_deep = !is_shallow(plan);
         let found = with_room(plan, || {
-            fresh::check(plan).ok()?;
+            plan_copy::check(plan).ok()?;
             let mut found = Found::default();
             found.visit(plan);
             Some(found)
@@ -103,8 +99,8 @@ impl KeptPlan {
             self.copies_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         left.ok()?;
         match self.is_deep {
-            true => protect(with_room(&self.template, || fresh_with(&self.template, values)).ok()?).ok(),
-            false => fresh_with(&self.template, values).ok(),
+            true => protect(with_room(&self.template, || copy_with(&self.template, values)).ok()?).ok(),
+            false => copy_with(&self.template, values).ok(),
         }
     }
 

@@ -14,13 +14,13 @@ use datafusion::logical_expr::planner::{ExprPlanner, RelationPlanner};
 use datafusion::optimizer::{AnalyzerRule, OptimizerRule};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement as ParsedStatement;
+use kelpie_datafusion::KelpieOptions;
+use kelpie_datafusion::clock::moment;
 use parking_lot::Mutex;
 
 use super::lru::Lru;
 use super::tables::{KnownTable, Seen};
 use super::{KeptPlan, Node, Rule, are_same};
-use crate::files;
-use crate::options::KelpieOptions;
 
 /// Longer texts are not kept: what is in them takes longer than planning them.
 pub(crate) const MOST_BYTES: usize = 64 << 10;
@@ -179,7 +179,7 @@ impl KeptStatements {
             (statement, environment, schemas)
         };
         // Most tables look at their files when they are named.
-        let since = files::moment();
+        let since = moment();
         let is_current = !statement.plan.is_worn()
             && statement.named.are_same(schemas).await
             && self.has_same_data(&statement.plan, since, context).await;

@@ -11,10 +11,10 @@ use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::{MemTable, TableType};
 use datafusion::object_store::ObjectMeta;
 use futures::TryStreamExt;
+use kelpie_datafusion::clock::PlanClock;
+use kelpie_datafusion::identify;
 
-use crate::clock::PlanClock;
 use crate::files::{DataFile, listed_now, looked_since};
-use crate::memory_identity::identify;
 
 /// A table, which may be dropped while its plan is kept, and its data when the plan was made.
 #[derive(Debug, Clone)]

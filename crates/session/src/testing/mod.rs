@@ -35,8 +35,8 @@ pub use data::tables;
 pub use queries::{Generated, QueryGenerator};
 pub use report::{Difference, FuzzReport};
 
-pub use crate::rule::uncompiled_reasons;
-pub use crate::translate::{Translated, translate};
+pub use kelpie_datafusion::uncompiled_reasons;
+pub use kelpie_datafusion::{Translated, translate};
 
 use crate::{KelpieExec, KelpieSession, SessionOptions};
 

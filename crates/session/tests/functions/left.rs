@@ -5,7 +5,7 @@ use datafusion::arrow::ipc::writer::FileWriter;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udaf, create_udf};
 use datafusion::physical_plan::Accumulator;
 use datafusion::scalar::ScalarValue;
-use kelpie_datafusion::Stage;
+use kelpie_session::Stage;
 
 use super::*;
 

@@ -12,8 +12,8 @@ use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::testing::{Generated, Outcome, compare};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::testing::{Generated, Outcome, compare};
+use kelpie_session::{KelpieSession, SessionOptions};
 
 fn pair(device: &[(&str, &str)]) -> (SessionContext, KelpieSession) {
     let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));

@@ -13,8 +13,8 @@ use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_engine::Engine;
+use kelpie_session::{KelpieSession, SessionOptions};
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType};
 
 /// An error of a statement.

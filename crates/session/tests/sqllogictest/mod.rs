@@ -10,9 +10,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kelpie_datafusion::testing::sample::{covering, is_whole};
-use kelpie_datafusion::testing::{Settings, side_by_side};
 use kelpie_engine::Engine;
+use kelpie_session::testing::sample::{covering, is_whole};
+use kelpie_session::testing::{Settings, side_by_side};
 use sqllogictest::{DefaultColumnType, Record, Runner, parse_file, strict_column_validator};
 
 use database::{Database, Statistics};

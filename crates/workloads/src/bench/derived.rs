@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::{KelpieSession, SessionOptions};
 use serde::{Deserialize, Serialize};
 
 use super::Machine;

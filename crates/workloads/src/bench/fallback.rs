@@ -12,7 +12,7 @@ use datafusion::arrow::compute::{cast, concat_batches};
 use datafusion::arrow::datatypes::{DataType, Float64Type};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::{KelpieSession, SessionOptions};
 use serde::Serialize;
 
 use crate::Workload;

@@ -17,7 +17,7 @@ use std::time::Instant;
 use ::datafusion::arrow::array::RecordBatch;
 use ::datafusion::arrow::util::display::array_value_to_string;
 use anyhow::{Context, Result, bail};
-use kelpie_datafusion::{Engine, KelpieSession, QueryTiming, SessionOptions};
+use kelpie_session::{Engine, KelpieSession, QueryTiming, SessionOptions};
 
 pub(crate) use self::answers::difference;
 pub use self::datafusion::DataFusionPeer;

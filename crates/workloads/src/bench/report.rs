@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use datafusion::arrow::array::RecordBatch;
-use kelpie_datafusion::{Group, Phase, QueryTiming};
+use kelpie_session::{Group, Phase, QueryTiming};
 use serde::{Deserialize, Serialize};
 
 use super::{BenchOptions, Machine};
@@ -427,7 +427,7 @@ mod tests {
     use crate::Workload;
 
     fn timing(total_ms: u64, compiled: bool) -> QueryTiming {
-        let mut split = kelpie_datafusion::Split::default();
+        let mut split = kelpie_session::Split::default();
         split.add(Phase::Kernels, 1_000_000);
         split.add(Phase::Host, (total_ms - 1) * 1_000_000);
         QueryTiming {

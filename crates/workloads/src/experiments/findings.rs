@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use kelpie_datafusion::QueryTiming;
+use kelpie_session::QueryTiming;
 use serde::Serialize;
 
 use super::panels;

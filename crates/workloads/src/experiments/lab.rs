@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::util::display::array_value_to_string;
-use kelpie_datafusion::{KelpieSession, QueryTiming, SessionOptions};
+use kelpie_session::{KelpieSession, QueryTiming, SessionOptions};
 use tokio::time::timeout;
 
 use super::cases::Case;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use kelpie_datafusion::{LaneProfile, QueryTiming};
+use kelpie_session::{LaneProfile, QueryTiming};
 use serde::Serialize;
 
 use super::Measure;

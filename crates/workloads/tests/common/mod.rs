@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use kelpie_datafusion::testing::sample::covering;
-use kelpie_datafusion::testing::{Settings, has_cuda, side_by_side};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_session::testing::sample::covering;
+use kelpie_session::testing::{Settings, has_cuda, side_by_side};
+use kelpie_session::{KelpieSession, SessionOptions};
 use kelpie_workloads::{GenerateOptions, Workload, tpch};
 use tempfile::TempDir;
 

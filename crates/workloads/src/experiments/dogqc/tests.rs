@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use kelpie_datafusion::{KelpieSession, SessionOptions, Stage};
+use kelpie_session::{KelpieSession, SessionOptions, Stage};
 
 use super::*;
 use crate::Progress;

@@ -1,0 +1,31 @@
+//! What a session of Kelpie is beside its plans: settings, tables of local files, names, kept plans, whole writes, running queries.
+//!
+//! [`install`] adds Kelpie to a session of DataFusion in one line. [`KelpieSession`] is a `SessionContext` with the rules of
+//! `kelpie-datafusion`, the options `kelpie.*` and tables of local files. Programs, bindings and servers stand on this crate.
+
+mod files;
+mod float_statistics;
+mod install;
+mod names;
+mod plan_cache;
+mod planning;
+mod running;
+mod session;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod whole_writes;
+
+pub use install::install;
+pub use kelpie_datafusion::{
+    Fallback, GenericPlanMode, JoinOrderRule, KelpieExec, KelpieOptions, KelpieRule,
+};
+pub use kelpie_engine::calibration::Point;
+pub use kelpie_engine::{Calibrated, Device, DeviceKind, Engine, Group, LaneProfile, Measured, Phase, Split};
+pub use running::RunningQuery;
+pub use session::{KelpieSession, QueryResult, QueryTiming, RegisteredData, SessionOptions, Stage};
+pub use whole_writes::WholeFile;
+
+/// The axes of variants, which the options `kelpie.variant.<axis>` force.
+pub fn axes() -> &'static [kelpie_engine::variant::Axis] {
+    kelpie_engine::variant::axes::ALL
+}
