@@ -83,15 +83,15 @@ fn accepts(program: Program, target: &Target) {
 
 #[test]
 fn kernels_of_joins_in_parts_are_accepted() {
-    for (parts, build, layout, keys, most) in [
-        ("16", "on", "shares", &[0][..], 1 << 20),
-        ("64", "off", "shares", &[0], 1 << 40),
-        ("1024", "on", "histogram", &[0, 1], 1 << 40),
-        ("256", "on", "shares", &[1, 2], 1 << 20),
-        ("64", "on", "histogram", &[0], 1 << 20),
+    for (parts, build, keys, most) in [
+        ("16", "on", &[0][..], 1 << 20),
+        ("64", "off", &[0], 1 << 40),
+        ("1024", "on", &[0, 1], 1 << 40),
+        ("256", "on", &[1, 2], 1 << 20),
+        ("64", "on", &[0], 1 << 20),
     ] {
         let mut forced = Forced::default();
-        for (axis, value) in [("join_parts", parts), ("build_parts", build), ("part_layout", layout)] {
+        for (axis, value) in [("join_parts", parts), ("build_parts", build)] {
             forced.set(axis, value).expect("an axis and its value");
         }
         for target in [gpu(), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)] {

@@ -11,7 +11,6 @@ mod distinct;
 mod estimates;
 mod facts;
 mod join_parts;
-mod key_claims;
 mod key_filters;
 mod key_texts;
 mod layers;

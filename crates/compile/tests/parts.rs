@@ -7,7 +7,7 @@ use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
-use kelpie_compile::pipeline::{self, BlockRows, Choices, Program, ScanInfo, Task, When};
+use kelpie_compile::pipeline::{self, BlockRows, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::variant::Forced;
@@ -91,8 +91,7 @@ fn kernels_of_parts_are_accepted() {
     ] {
         let mut forced = Forced::default();
         let table = table.map(|table| ("group_table", table));
-        let ranks = if memory == "keys" { "warp" } else { "row" };
-        let forms = [("group_parts", parts), ("part_memory", memory), ("part_ranks", ranks)];
+        let forms = [("group_parts", parts), ("part_memory", memory)];
         for (axis, value) in forms.into_iter().chain(table) {
             forced.set(axis, value).expect("an axis and its value");
         }
@@ -105,47 +104,6 @@ fn kernels_of_parts_are_accepted() {
                 accepts(program, &target);
             }
         }
-    }
-}
-
-/// Parts follow each other where that is forced: a pipeline before counts their rows, whose prefix sum is taken once before they are
-/// written. By the rule they do not.
-#[test]
-fn parts_that_follow_each_other() {
-    for (parts, memory, table) in
-        [("64", "block", "direct"), ("4", "global", "hash"), ("8192", "keys", "hash"), ("64", "keys", "hash")]
-    {
-        let mut forced = Forced::default();
-        let forms = [("group_parts", parts), ("part_memory", memory), ("group_table", table)];
-        for (axis, value) in forms.into_iter().chain([("part_layout", "histogram")]) {
-            forced.set(axis, value).expect("an axis and its value");
-        }
-        for target in
-            [Target::simt(32, 256, 227 << 10, 1056), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)]
-        {
-            for keys in [&[0][..], &[0, 2]] {
-                let program = compile(&grouped(10_000_000, keys), &target, &forced);
-                let names: Vec<&str> =
-                    program.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
-                assert!(names[0].contains("→ count of "), "{names:?}");
-                assert!(names[1].contains("→ into "), "{names:?}");
-                let sums = program.pipelines.iter().flat_map(|pipeline| &pipeline.around);
-                let sums: Vec<_> = sums
-                    .filter(|action| matches!(action.task, Task::PrefixSum(_)))
-                    .map(|of| of.when)
-                    .collect();
-                assert_eq!(sums, [When::BeforeGroup]);
-                accepts(program, &target);
-            }
-        }
-    }
-    let mut forced = Forced::default();
-    forced.set("group_parts", "64").expect("an axis and its value");
-    for target in [Target::simt(32, 256, 227 << 10, 1056), Target::cpu(2)] {
-        let program = compile(&grouped(10_000, &[0]), &target, &forced);
-        let layout = program.genome.of("aggregate0").find(|choice| choice.axis.name == "part_layout");
-        let layout = layout.expect("rows come in parts");
-        assert_eq!((layout.value, layout.possible().count()), ("shares", 2));
     }
 }
 
@@ -171,34 +129,6 @@ fn kernels_of_strides_are_accepted() {
     }
     let program = compile(&grouped(10_000, &[0]), &Target::cpu(2), Forced::none());
     assert!(program.genome.of("aggregate0").all(|choice| choice.value != "strided"));
-}
-
-/// Where a micro model stores rows block by block before they come into parts, the pipeline that counts them would be the only one to
-/// see each block.
-#[test]
-fn rows_of_a_chain_come_once() {
-    let (Plan::Aggregate { input, keys, aggregates, names }, info) = grouped(10_000, &[0]) else {
-        panic!("no groups")
-    };
-    let literal = Expr { kind: ExprKind::Literal(Literal::Int(7)), ..keys[0].clone() };
-    let kind = ExprKind::Compare(CompareOp::Gt, Box::new(keys[0].clone()), Box::new(literal));
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: keys[0].nullable };
-    let input = Box::new(Plan::Filter { input, predicate });
-    let plan = Plan::Aggregate { input, keys, aggregates, names };
-    let mut forced = Forced::default();
-    for (axis, value) in [("group_parts", "64"), ("group_order", "arrival"), ("part_layout", "histogram")] {
-        forced.set(axis, value).expect("an axis and its value");
-    }
-    let duplicates = BTreeSet::new();
-    for (model, layout) in [(MicroModel::Resolution, "histogram"), (MicroModel::OperatorAtATime, "shares")] {
-        let choices = Choices { forced: &forced, ..Choices::new(model, &duplicates) };
-        let gpu = Target::simt(32, 256, 227 << 10, 1056);
-        let program = pipeline::compile_with(&plan, std::slice::from_ref(&info), &gpu, &choices);
-        let program = program.expect("the plan compiles");
-        let choice = program.genome.of("aggregate0").find(|choice| choice.axis.name == "part_layout");
-        assert_eq!(choice.map(|choice| choice.value), Some(layout), "{model:?}");
-        accepts(program, &gpu);
-    }
 }
 
 /// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
@@ -283,22 +213,6 @@ fn no_parts_where_filters_leave_few_rows() {
     assert_eq!(chosen(1 << 20, false, 200_000).0, "256");
     assert_eq!(chosen(10_000_000, true, 170_000).0, "2048");
     assert_eq!(chosen(10_000_000, true, 160_000), off);
-}
-
-/// By rule each row takes its rank, where a value is frequent too.
-#[test]
-fn ranks_of_frequent_values() {
-    let chosen = |target: &Target, are_even: bool| {
-        let scattered = Some(Scattered { values: 350_000, are_even, text_bytes: 0 });
-        let (plan, info) = grouped(350_000, &[0]);
-        let info = ScanInfo { scattered: vec![scattered, None, None, None], ..info };
-        let program = compile(&(plan, info), target, Forced::none());
-        let ranks = program.genome.of("aggregate0").find(|choice| choice.axis.name == "part_ranks");
-        ranks.expect("rows come in parts").value
-    };
-    let gpu = Target::simt(32, 256, 227 << 10, 1056);
-    assert_eq!((chosen(&gpu, false), chosen(&gpu, true)), ("row", "row"));
-    assert_eq!(chosen(&Target::cpu(2), false), "row");
 }
 
 /// A CPU's worker wants its part's groups in its cache, and of each part that it writes to the lines where the next row goes: of four

@@ -179,24 +179,3 @@ fn kernels_pass_nvrtc() {
         }
     }
 }
-
-/// The longest run of lines without a branch, by how many of them read an array.
-fn loads_together(code: &str, array: &str) -> usize {
-    let runs = code.split(['{', '}']);
-    runs.map(|run| run.lines().filter(|line| line.contains(array)).count()).max().unwrap_or(0)
-}
-
-#[test]
-fn rows_that_are_looked_up_at_once_load_together() {
-    let way = [
-        ("index_form", "rank"),
-        ("first_look_ups", "together"),
-        ("row_arrangement", "striped"),
-        ("thread_rows", "8"),
-    ];
-    let sources = code(compile(JoinKind::Inner, false, &gpu(), &way));
-    for array in ["ldg(taken", "ldg(ranks", "ldg(ranked_rows"] {
-        let most = sources.iter().map(|source| loads_together(source, array)).max();
-        assert_eq!(most, Some(8), "{array}: {sources:#?}");
-    }
-}

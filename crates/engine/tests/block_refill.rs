@@ -66,7 +66,6 @@ fn groups() -> Vec<Case> {
             &[HASH, ("near_groups", "256"), ("near_search", "key")],
             true,
         ),
-        of_numbers("in buckets", &[4], &[HASH, ALONE, ("key_claims", "bucket")], true),
         of_numbers("segments of warps", &[1], &[HASH, ("segments", "warp")], true),
         of_numbers("segments of blocks", &[1], &[HASH, ("segments", "block")], true),
         of_numbers("last groups", &[1], &[HASH, ("last_group", "majority")], true),

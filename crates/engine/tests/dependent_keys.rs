@@ -363,7 +363,7 @@ const FORCED: [(&str, &str); 15] = [
     ("segments", "warp"),
     ("segments", "block"),
     ("last_group", "on"),
-    ("hash_mapping", "mask"),
+    ("hash_mapping", "modulo"),
     ("distinct_values", "groups"),
     ("group_estimate", "sketch"),
     ("key_text_lanes", "packed"),

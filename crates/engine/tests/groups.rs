@@ -274,23 +274,11 @@ fn near_copies_of_groups() {
 /// and in more groups than the first table has slots for.
 #[test]
 fn groups_in_parts() {
-    in_parts_laid_out("shares");
-}
-
-/// The same of parts that follow each other: of none, one and all of the rows.
-#[test]
-fn groups_in_parts_that_are_counted() {
-    in_parts_laid_out("histogram");
-}
-
-fn in_parts_laid_out(layout: &str) {
     let engine = Engine::new();
     let options = |devices: usize, parts: &str, table: &str| {
         let mut variants = kelpie_engine::Forced::default();
-        // Warps take ranks for their lanes in every second number of parts.
-        let ranks = if matches!(parts, "16" | "256" | "4") { "warp" } else { "row" };
         let forms = [("group_parts", parts), ("group_table", table), ("placement", "global")];
-        for (axis, value) in forms.into_iter().chain([("part_ranks", ranks), ("part_layout", layout)]) {
+        for (axis, value) in forms {
             variants.set(axis, value).expect("an axis and its value");
         }
         let with = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
@@ -322,8 +310,6 @@ fn in_parts_laid_out(layout: &str) {
         let output = run(&engine, plan(Some(1), true), &source, options);
         let names = names_of(&output);
         assert!(names.iter().any(|name| name.contains("into 16 parts")), "{names:?}, {options:?}");
-        let is_counted = names.iter().any(|name| name.contains("count of 16 parts"));
-        assert_eq!(is_counted, layout == "histogram", "{names:?}, {options:?}");
     }
     let nothing = run(&engine, plan(Some(1), true), &self::table(&[]), &options(1, "16", "hash")[0]);
     assert_eq!(nothing.batch.num_rows(), 0);
@@ -380,14 +366,10 @@ fn parts_that_a_worker_has_alone() {
         ("64", [("part_memory", "alone"), ("batch_rows", "64"), ("near_groups", "256")]),
         ("64", [("part_memory", "global"), ("batch_rows", "0"), ("near_groups", "0")]),
     ] {
-        // Parts follow each other in every second way.
-        for ((threads, slots), layout) in [(1, "beside"), (3, "apart")].into_iter().zip(match parts {
-            "16" => ["shares", "histogram"],
-            _ => ["histogram", "shares"],
-        }) {
+        for (threads, slots) in [(1, "beside"), (3, "apart")] {
             let mut variants = kelpie_engine::Forced::default();
             let table = [("group_parts", parts), ("group_table", "hash"), ("slot_layout", slots)];
-            for (axis, value) in table.into_iter().chain(forced).chain([("part_layout", layout)]) {
+            for (axis, value) in table.into_iter().chain(forced) {
                 variants.set(axis, value).expect("an axis and its value");
             }
             let device = DeviceChoice::Cpu;
@@ -560,9 +542,8 @@ fn parts_of_blocks_and_with_little_memory() {
     let resolving = |options: &QueryOptions| options.micro_model == MicroModel::Resolution;
     let local: Vec<QueryOptions> = every_model(&devices(2)).into_iter().filter(resolving).collect();
     let mut all = Vec::new();
-    let in_layouts = |options: QueryOptions| ["shares", "histogram"].map(|layout| (options.clone(), layout));
-    for (options, layout) in local.into_iter().flat_map(in_layouts) {
-        let variants = force([("group_parts", "16"), ("part_layout", layout)]);
+    for options in local {
+        let variants = force([("group_parts", "16")]);
         let options = QueryOptions { variants: variants.clone(), ..options };
         let (macro_model, block_bytes) = (MacroModel::Batch, Some(16 << 10));
         all.push(QueryOptions { macro_model, block_bytes, ..options.clone() });

@@ -19,8 +19,6 @@ fn options(
 /// A CPU, and warps of several widths.
 const DEVICES: [(DeviceChoice, u32); 4] =
     [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 8), (DeviceChoice::Simt, 32)];
-/// How parts lie.
-const LAYOUTS: [(&str, &str); 2] = [("part_layout", "shares"), ("part_layout", "histogram")];
 const PARTS: [(&str, &str); 5] = [("16", "on"), ("64", "off"), ("1024", "on"), ("64", "on"), ("16", "off")];
 
 fn output(engine: &Engine, plan: Plan, sides: &[&[Row]], options: QueryOptions) -> QueryOutput {
@@ -74,13 +72,12 @@ fn every_kind_equals_a_nested_loop() {
                 let condition = Condition { keys, residual, null_equal };
                 for kind in JoinKind::ALL {
                     turn += 1;
-                    let layout = LAYOUTS[turn / 3 % 2];
-                    let on_cpu = PARTS[..3].iter().map(|parts| options(DEVICES[0], *parts, &[layout]));
+                    let on_cpu = PARTS[..3].iter().map(|parts| options(DEVICES[0], *parts, &[]));
                     let mut all: Vec<QueryOptions> = on_cpu.collect();
-                    all.push(options(DEVICES[1 + turn % 3], PARTS[turn % PARTS.len()], &[layout]));
+                    all.push(options(DEVICES[1 + turn % 3], PARTS[turn % PARTS.len()], &[]));
                     // A GPU compiles each kernel for a while.
                     let gpu = gpu.filter(|_| turn % 37 == 0).map(|device| (device, 32));
-                    let of_gpu = |device| options(device, PARTS[turn / 37 % PARTS.len()], &[layout]);
+                    let of_gpu = |device| options(device, PARTS[turn / 37 % PARTS.len()], &[]);
                     all.extend(gpu.map(of_gpu));
                     cases.extend(all.into_iter().map(|options| (side, condition, kind, options)));
                 }
@@ -104,7 +101,7 @@ fn every_kind_equals_a_nested_loop() {
 fn forms_of_the_index() {
     let engine = Engine::new();
     let (dense, twice) = (rows(90, Spread::Dense, 0), rows(90, Spread::Duplicates, 0));
-    let (mut turn, mut cases) = (0, Vec::new());
+    let mut cases = Vec::new();
     for device in devices() {
         for others in [
             &[("index_form", "direct"), ("row_places", "slot")][..],
@@ -118,9 +115,7 @@ fn forms_of_the_index() {
         ] {
             for is_unique in [true, false] {
                 for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildAnti, JoinKind::ProbeSemi] {
-                    turn += 1;
-                    let others = [others, &[LAYOUTS[turn % 2]]].concat();
-                    cases.push((is_unique, kind, options(device, ("16", "on"), &others)));
+                    cases.push((is_unique, kind, options(device, ("16", "on"), others)));
                 }
             }
         }
@@ -170,10 +165,6 @@ fn what_is_not_possible_has_a_reason() {
 }
 
 /// How often the rows of parts are counted before.
-fn times_counted(output: &QueryOutput) -> usize {
-    output.metrics.pipelines.iter().filter(|pipeline| pipeline.name.contains("→ count of ")).count()
-}
-
 fn times_in_parts_of_any(output: &QueryOutput) -> usize {
     output.metrics.pipelines.iter().filter(|pipeline| pipeline.name.contains("→ into ")).count()
 }
@@ -204,13 +195,10 @@ fn joins_in_one_pipeline() {
         let plain = output(&engine, twice(first, second), &sides, options(DEVICES[0], ("1", "off"), &[]));
         assert_eq!(times_in_parts_of_any(&plain), 0);
         let ways = devices().flat_map(|device| PARTS.map(|parts| (device, parts)));
-        let ways = ways.flat_map(|way| LAYOUTS.map(|layout| (way, layout)));
-        for ((device, parts), layout) in
-            covering(&format!("{first:?}"), ways, 10, |((device, parts), layout)| {
-                vec![format!("{device:?}"), format!("{parts:?}"), format!("{layout:?}")]
-            })
-        {
-            let options = options(device, parts, &[layout]);
+        for (device, parts) in covering(&format!("{first:?}"), ways, 10, |(device, parts)| {
+            vec![format!("{device:?}"), format!("{parts:?}")]
+        }) {
+            let options = options(device, parts, &[]);
             let got = output(&engine, twice(first, second), &sides, options.clone());
             assert_eq!(
                 rows_of(&got.batch, false),
@@ -219,8 +207,6 @@ fn joins_in_one_pipeline() {
             );
             let times = if parts.1 == "on" { 4 } else { 2 };
             assert_eq!(times_in_parts_of_any(&got), times, "{options:?}");
-            let counted = if layout == LAYOUTS[1] { times } else { 0 };
-            assert_eq!(times_counted(&got), counted, "{options:?}");
         }
     }
 }
@@ -248,11 +234,8 @@ fn larger_sides() {
                 if number == 2 && matches!(kind, JoinKind::Inner | JoinKind::FullOuter) {
                     continue;
                 }
-                for ((parts, threads), layout) in [(PARTS[0], 2), (PARTS[1], 3), (PARTS[2], 1)]
-                    .into_iter()
-                    .zip([LAYOUTS[number % 2], LAYOUTS[(number + 1) % 2], LAYOUTS[1]])
-                {
-                    let base = options(DEVICES[0], parts, &[layout]);
+                for (parts, threads) in [(PARTS[0], 2), (PARTS[1], 3), (PARTS[2], 1)] {
+                    let base = options(DEVICES[0], parts, &[]);
                     let options = QueryOptions { threads: Some(threads), ..base };
                     cases.push((number, condition, kind, options));
                 }
@@ -283,17 +266,15 @@ fn a_key_on_all_rows() {
         let (build, probe) = (rows(9, Spread::One, 0), rows(700, Spread::One, 0));
         for (parts, kind) in PARTS.into_iter().zip([JoinKind::Inner, JoinKind::FullOuter].into_iter().cycle())
         {
-            for layout in LAYOUTS {
-                let options = options(device, parts, &[layout]);
-                let sides: [&[Row]; 2] = [&build, &probe];
-                let got = second_output(&engine, plan(kind, on(&[0, 1]), false), &sides, options.clone());
-                assert_eq!(
-                    rows_of(&got.batch, false),
-                    expected(kind, on(&[0, 1]), &build, &probe),
-                    "{options:?}"
-                );
-                assert_eq!(times_in_parts(&got, parts.0), if parts.1 == "on" { 2 } else { 1 });
-            }
+            let options = options(device, parts, &[]);
+            let sides: [&[Row]; 2] = [&build, &probe];
+            let got = second_output(&engine, plan(kind, on(&[0, 1]), false), &sides, options.clone());
+            assert_eq!(
+                rows_of(&got.batch, false),
+                expected(kind, on(&[0, 1]), &build, &probe),
+                "{options:?}"
+            );
+            assert_eq!(times_in_parts(&got, parts.0), if parts.1 == "on" { 2 } else { 1 });
         }
     }
 }
@@ -347,7 +328,7 @@ fn counted_parts_of_blocks() {
     for kind in [JoinKind::BuildAnti, JoinKind::FullOuter, JoinKind::ProbeSemi] {
         let run = |options: QueryOptions| {
             let got = output(&engine, plan(kind, on, false), &[&build, &probe], options);
-            (rows_of(&got.batch, false), times_in_parts(&got, "64"), times_counted(&got))
+            (rows_of(&got.batch, false), times_in_parts(&got, "64"))
         };
         let (expected, ..) = run(options(DEVICES[0], ("1", "off"), &[]));
         let devices =
@@ -358,9 +339,9 @@ fn counted_parts_of_blocks() {
                 (MacroModel::Batch, Some(1 << 10)),
                 (MacroModel::KernelAtATime, Some(4 << 10)),
             ] {
-                let base = options(device, ("64", "on"), &[LAYOUTS[1]]);
+                let base = options(device, ("64", "on"), &[]);
                 let options = QueryOptions { micro_model, macro_model, block_bytes, ..base };
-                assert_eq!(run(options.clone()), (expected.clone(), 2, 2), "{kind:?} {options:?}");
+                assert_eq!(run(options.clone()), (expected.clone(), 2), "{kind:?} {options:?}");
             }
         }
     }
@@ -377,7 +358,7 @@ fn an_empty_build_side() {
         let join = Plan::Join(Box::new(join_of(kind, scan(0), scan(1), vec![(column(0), key.clone())])));
         for device in [DEVICES[0], DEVICES[2]] {
             let sources = [&none, &bad].map(|rows| table(rows));
-            let got = try_run(&engine, &join, &sources, options(device, ("16", "on"), &[LAYOUTS[1]]));
+            let got = try_run(&engine, &join, &sources, options(device, ("16", "on"), &[]));
             let fails = matches!(kind, ProbeOuter | FullOuter | ProbeAnti | ProbeMark);
             assert_eq!(got.is_err(), fails, "{kind:?} {device:?}");
         }
@@ -392,11 +373,9 @@ fn places_of_rows_in_parts_are_counted() {
     for kind in [JoinKind::ProbeAnti, JoinKind::ProbeSemi, JoinKind::Inner] {
         let expected = expected(kind, on(&[0]), &build, &probe);
         for device in devices() {
-            for layout in LAYOUTS {
-                let options = options(device, ("16", "on"), &[("count_places", "on"), layout]);
-                let got = output(&engine, plan(kind, on(&[0]), false), &[&build, &probe], options);
-                assert_eq!(rows_of(&got.batch, false), expected, "{kind:?} {device:?} {layout:?}");
-            }
+            let options = options(device, ("16", "on"), &[("count_places", "on")]);
+            let got = output(&engine, plan(kind, on(&[0]), false), &[&build, &probe], options);
+            assert_eq!(rows_of(&got.batch, false), expected, "{kind:?} {device:?}");
         }
     }
 }
@@ -431,14 +410,13 @@ fn results_in_blocks_and_little_memory() {
     let mut cases = Vec::new();
     for number in 0..sides.len() {
         for kind in [JoinKind::Inner, JoinKind::ProbeOuter] {
-            let ways = [(PARTS[0], LAYOUTS[0]), (PARTS[1], LAYOUTS[0]), (PARTS[0], LAYOUTS[1])];
-            cases.extend(ways.map(|way| (number, kind, way)));
+            cases.extend([PARTS[0], PARTS[1]].map(|parts| (number, kind, parts)));
         }
     }
-    let cases = covering("results in blocks", cases, 0, |(number, kind, (parts, layout))| {
-        [format!("{number}"), format!("{kind:?}"), format!("{parts:?}"), format!("{layout:?}")].into()
+    let cases = covering("results in blocks", cases, 0, |(number, kind, parts)| {
+        [format!("{number}"), format!("{kind:?}"), format!("{parts:?}")].into()
     });
-    for (number, kind, (parts, layout)) in cases {
+    for (number, kind, parts) in cases {
         let (device, build, probe) = &sides[number];
         let rows = |options: QueryOptions, device_bytes: Option<u64>| {
             let sources = [build, probe].map(|rows| table(rows));
@@ -455,7 +433,7 @@ fn results_in_blocks_and_little_memory() {
             all
         };
         let expected = rows(options(*device, ("1", "off"), &[]), None);
-        let plain = options(*device, parts, &[layout]);
+        let plain = options(*device, parts, &[]);
         assert!(rows(plain.clone(), Some(1 << 14)) == expected, "{kind:?} {plain:?}");
         let little = QueryOptions { memory_limit: Some(16 << 20), ..plain };
         assert!(rows(little.clone(), None) == expected, "{kind:?} {little:?}");

@@ -123,7 +123,7 @@ fn keys_of_several_words() {
     let mut cases = Vec::new();
     for number in 0..keys.len() {
         for way in ways {
-            for claims in ["latch", "words", "bucket"] {
+            for claims in ["latch", "words"] {
                 let forced = [("group_table", "hash"), ("distinct_values", "set"), ("key_claims", claims)];
                 let forced: Vec<_> = forced.into_iter().chain(way.iter().copied()).collect();
                 let all = DEVICES.map(|(device, lanes)| on_lanes((device, lanes), &forced));
@@ -146,25 +146,23 @@ fn keys_of_several_words() {
     }
 }
 
-/// Texts have no words: they are written under a latch, of a slot or a bucket.
+/// Texts have no words: they are written under a latch.
 #[test]
 fn texts_are_latched() {
     let table = table();
     let plan = plan(&[8, 0], false);
     let expected = expected(&table.0[0], &[8, 0], false);
     for (device, lanes) in DEVICES {
-        for claims in ["words", "bucket"] {
-            for layout in ["apart", "beside"] {
-                let forced = [
-                    ("group_table", "hash"),
-                    ("key_claims", claims),
-                    ("text_keys", "texts"),
-                    ("slot_layout", layout),
-                ];
-                let (rows, choices) = run(&plan, &table, &on_lanes((device, lanes), &forced));
-                assert_eq!(rows, expected, "{device:?} {lanes}");
-                assert_eq!(choices.contains(&("key_claims", "bucket")), claims == "bucket");
-            }
+        for layout in ["apart", "beside"] {
+            let forced = [
+                ("group_table", "hash"),
+                ("key_claims", "words"),
+                ("text_keys", "texts"),
+                ("slot_layout", layout),
+            ];
+            let (rows, choices) = run(&plan, &table, &on_lanes((device, lanes), &forced));
+            assert_eq!(rows, expected, "{device:?} {lanes}");
+            assert!(choices.contains(&("key_claims", "latch")));
         }
     }
 }
@@ -215,11 +213,11 @@ fn keys_of(rows: usize, group: impl Fn(usize) -> Option<f64>) -> Arc<Table> {
 /// The group of a row; `None`: NULL.
 type Group = fn(usize) -> Option<usize>;
 
-/// Threads of all warps that put the same keys, or keys of the same buckets, into a table at the same time: one group and NULL, each
+/// Threads of all warps that put the same keys, or keys of neighbouring slots, into a table at the same time: one group and NULL, each
 /// row a group, most rows in one, all in turn. Of a table with a free half, and of one that is a thousand times too small. The interpreter's order
 /// of warps is another in each launch.
 #[test]
-fn threads_meet_in_buckets() {
+fn threads_meet_at_slots() {
     let patterns: [(&str, Group); 6] = [
         ("nothing but NULL", |_| None),
         ("one group", |row| (row % 5 > 0).then_some(7)),
@@ -242,13 +240,13 @@ fn threads_meet_in_buckets() {
                     };
                     let forced = [
                         ("group_table", "hash"),
-                        ("key_claims", "bucket"),
+                        ("key_claims", ["latch", "words"][turn / 2 % 2]),
                         ("distinct_values", "set"),
                         ("near_groups", "0"),
                         ("segments", "off"),
                         ("slot_fill", fill),
                         ("slot_layout", ["beside", "apart"][turn % 2]),
-                        ("hash_mapping", ["multiply_high", "mask", "modulo"][turn % 3]),
+                        ("hash_mapping", ["multiply_high", "modulo"][turn % 2]),
                     ];
                     let options = QueryOptions { shape, ..on_lanes((device, lanes), &forced) };
                     cases.push((number, rows, index % 2 == 0, options));
@@ -257,7 +255,7 @@ fn threads_meet_in_buckets() {
         }
     }
     // Each pattern of each number of rows.
-    let cases = covering("threads in buckets", cases, 60, |(number, rows, _, options)| {
+    let cases = covering("threads at slots", cases, 60, |(number, rows, _, options)| {
         facets_and(options, &[&(number, rows), &(number, options.device), &options.shape.blocks])
     });
     for (number, rows, distinct, options) in cases {
@@ -265,9 +263,8 @@ fn threads_meet_in_buckets() {
         let table = keys_of(rows, |row| group(row).map(|group| group as f64 / 3.0));
         let (plan, expected) = (plan(&[2], distinct), expected(&table.0[0], &[2], distinct));
         let what = format!("{pattern}, {rows} rows: {options:?}");
-        let (rows, choices) = run_on(&engine, &plan, &table, &options);
+        let (rows, _) = run_on(&engine, &plan, &table, &options);
         assert_eq!(rows, expected, "{what}");
-        assert!(choices.contains(&("key_claims", "bucket")), "{what}");
         kelpie_engine::testing::shrink_tables(&engine, 1000);
         assert_eq!(run_on(&engine, &plan, &table, &options).0, expected, "too small: {what}");
     }

@@ -10,11 +10,10 @@ const DEVICES: [(DeviceChoice, u32); 3] =
     [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
 
 /// In which ways a filter is asked.
-const WAYS: [&[(&str, &str)]; 4] = [
+const WAYS: [&[(&str, &str)]; 3] = [
     &[("sieves", "on")],
     &[("sieves", "off")],
     &[("sieves", "on"), ("row_arrangement", "striped"), ("index_rows", "buckets")],
-    &[("slot_claims", "swap")],
 ];
 
 fn options(device: (DeviceChoice, u32), others: &[&[(&str, &str)]]) -> QueryOptions {

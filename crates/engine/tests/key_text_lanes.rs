@@ -158,7 +158,7 @@ fn others(number: usize) -> Vec<(&'static str, &'static str)> {
         ("block_threads", ["32", "64", "8", "256"][number / 2 % 4]),
         ("distinct_values", ["set", "groups"][number / 2 % 2]),
         ("key_filter", ["off", "bloom"][number / 3 % 2]),
-        ("hash_mapping", ["multiply_high", "mask", "modulo"][number / 3 % 3]),
+        ("hash_mapping", ["multiply_high", "modulo"][number / 3 % 2]),
         ("slot_layout", ["apart", "beside"][number / 2 % 2]),
         ("group_estimate", ["none", "sketch"][number % 2]),
         ("near_groups", ["0", "256"][number / 2 % 2]),

@@ -47,7 +47,6 @@ mod key_claims;
 mod key_filters;
 mod key_text_lanes;
 mod lanes;
-mod look_ups;
 mod match_lanes;
 mod meter;
 mod models;

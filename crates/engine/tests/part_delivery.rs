@@ -225,7 +225,4 @@ fn who_has_the_table_of_all_groups() {
         &QueryOptions { device: DeviceChoice::Simt, ..options(2, &forced) },
     );
     assert_eq!(delivery(&output), Some("table"));
-    let histogram = [("aggregate0.group_parts", "16"), ("part_layout", "histogram")];
-    let (_, output) = run(&engine, &counted(&[NUMBER, TEXT]), &table, &options(2, &histogram));
-    assert_eq!(delivery(&output), Some("table"));
 }

@@ -17,7 +17,7 @@ const WAYS: [&[(&str, &str)]; 9] = [
     &[("index_form", "rank")],
     &[("index_form", "rank"), ("index_rows", "chains"), ("row_places", "packed")],
     &[("index_form", "rank"), ("index_rows", "buckets")],
-    &[("index_form", "rank"), ("first_look_ups", "together"), ("row_arrangement", "striped")],
+    &[("index_form", "rank"), ("row_arrangement", "striped")],
     &[("index_form", "rank"), ("index_rows", "buckets"), ("bucket_entries", "rows"), ("pruning", "off")],
     &[("index_form", "rank"), ("join_parts", "16"), ("build_parts", "on"), ("sieves", "off")],
     &[("index_form", "rank"), ("row_loop", "selected"), ("init", "together"), ("index_rows", "chains")],

@@ -415,11 +415,6 @@ impl Builder {
         self.value(Expr::Load { pointer, reads: Reads::ReadOnly })
     }
 
-    /// Loads a scalar that nothing writes during the launch, and that is not wanted again soon.
-    pub fn load_streamed(&mut self, pointer: V) -> V {
-        self.value(Expr::Load { pointer, reads: Reads::Streamed })
-    }
-
     /// Loads eight bytes at any address (`ptr<global, u8>`), the first one lowest.
     pub fn load_bytes(&mut self, pointer: V) -> V {
         self.value(Expr::LoadBytes(pointer))
@@ -443,12 +438,7 @@ impl Builder {
 
     /// Writes a scalar to memory.
     pub fn store(&mut self, pointer: V, value: V) {
-        self.push(Stmt::Store { pointer, value, streamed: false });
-    }
-
-    /// Writes a scalar to memory that nobody reads again soon.
-    pub fn store_streamed(&mut self, pointer: V, value: V) {
-        self.push(Stmt::Store { pointer, value, streamed: true });
+        self.push(Stmt::Store { pointer, value });
     }
 
     /// Writes a `u64` to eight bytes at any address (`ptr<global, u8>`), the lowest one first.

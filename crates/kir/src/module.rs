@@ -240,9 +240,6 @@ pub enum Reads {
     Shared,
     /// No thread writes it during the launch.
     ReadOnly,
-    /// No thread writes it during the launch, and it is not wanted again soon: a hint that caches should rather keep other things. It
-    /// changes no value, and a device may ignore it.
-    Streamed,
 }
 
 impl Reads {
@@ -433,8 +430,6 @@ pub enum Stmt {
         pointer: Handle<Value>,
         /// Of the pointee's type.
         value: Handle<Value>,
-        /// Nobody reads it again soon: a hint for caches, as [`Reads::Streamed`].
-        streamed: bool,
     },
     /// Writes a `u64` to eight bytes of global memory, its lowest byte first, at any address.
     StoreBytes {

@@ -291,15 +291,6 @@ impl FunctionPrinter<'_> {
 
     fn load(&mut self, pointer: Handle<Value>, reads: Reads) -> Text {
         match self.ty(pointer) {
-            // Of what is wider than the widest instruction, and rare, caches keep what they like.
-            Type::Ptr(Space::Global, Pointee::Scalar(scalar))
-                if reads == Reads::Streamed && scalar != Scalar::I128 =>
-            {
-                Text::atom(match scalar {
-                    Scalar::Bool => format!("bool({STREAMED_LOAD}((const u8*){}))", self.operand(pointer)),
-                    _ => format!("{STREAMED_LOAD}({})", self.text(pointer)),
-                })
-            }
             Type::Ptr(Space::Global, Pointee::Scalar(scalar)) if reads.is_read_only() => {
                 self.cached_load(self.text(pointer).to_string(), self.operand(pointer), Type::Scalar(scalar))
             }
@@ -315,22 +306,6 @@ impl FunctionPrinter<'_> {
         }
     }
 
-    /// A store of what nobody reads again soon, where there is such an instruction.
-    pub(super) fn streamed_store(&self, pointer: Handle<Value>, value: Handle<Value>) -> Option<String> {
-        match self.ty(pointer) {
-            Type::Ptr(Space::Global, Pointee::Scalar(Scalar::I128)) => None,
-            Type::Ptr(Space::Global, Pointee::Scalar(Scalar::Bool)) => {
-                let (address, value) = (self.operand(pointer), self.operand(value));
-                Some(format!("{STREAMED_STORE}((u8*){address}, u8({value}));"))
-            }
-            Type::Ptr(Space::Global, Pointee::Scalar(scalar)) => {
-                let (address, value) = (self.text(pointer), self.text(value));
-                Some(format!("{STREAMED_STORE}({address}, {}({value}));", scalar.name()))
-            }
-            _ => None,
-        }
-    }
-
     /// A load through the read-only cache.
     fn cached_load(&mut self, address: String, operand: String, ty: Type) -> Text {
         Text::atom(match ty {
@@ -341,14 +316,6 @@ impl FunctionPrinter<'_> {
         })
     }
 }
-
-/// How memory is read that is not wanted again soon: what it brings is the first that caches give up (`ld.global.cs`). They do keep it
-/// for a while, which `L1::no_allocate` would not: lanes read narrow columns, and threads several rows, a few bytes a load, and the
-/// loads that follow find the rest of the line in the first-level cache.
-pub(super) const STREAMED_LOAD: &str = "::__ldcs";
-
-/// The same of memory that is written: writes of neighbouring lanes still come together in the last cache.
-const STREAMED_STORE: &str = "::__stcs";
 
 fn place_text(place: String) -> Text {
     if place.starts_with('*') { Text::compound(place) } else { Text::atom(place) }

@@ -38,11 +38,8 @@ impl FunctionPrinter<'_> {
                 let line = format!("{} = {};", self.vars[var.index()], self.text(*value));
                 self.line(&line);
             }
-            Stmt::Store { pointer, value, streamed } => {
-                let line = match streamed.then(|| self.streamed_store(*pointer, *value)).flatten() {
-                    Some(store) => store,
-                    None => format!("{} = {};", self.place(*pointer), self.text(*value)),
-                };
+            Stmt::Store { pointer, value } => {
+                let line = format!("{} = {};", self.place(*pointer), self.text(*value));
                 self.line(&line);
             }
             Stmt::StoreBytes { pointer, value } => {

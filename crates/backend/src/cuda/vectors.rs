@@ -3,7 +3,7 @@
 
 use kelpie_kir::{Expr, Handle, Reads, ReduceOp, Scalar, Space, Type, Value, Variable};
 
-use super::expr::{STREAMED_LOAD, Text};
+use super::expr::Text;
 use super::function::FunctionPrinter;
 use super::types::{unsigned, wrapping};
 
@@ -145,7 +145,6 @@ impl FunctionPrinter<'_> {
             _ if !is_global => None,
             Reads::Shared => None,
             Reads::ReadOnly => Some("::__ldg"),
-            Reads::Streamed => Some(STREAMED_LOAD),
         };
         let address = self.operand(pointer);
         let Some(chunk) = Chunk::new(scalar, lanes, align) else {

@@ -54,7 +54,7 @@ impl Context<'_> {
         let held = self.held_value((scan, column, false));
         let stored = held.unwrap_or_else(|| {
             let pointer = self.builder.offset(codes, row);
-            self.load_column_element(pointer)
+            self.builder.load_read_only(pointer)
         });
         let value = self.builder.convert(stored, Scalar::U32);
         DictionaryCode { value, entries, scan, column }

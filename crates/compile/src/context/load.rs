@@ -181,7 +181,7 @@ impl Context<'_> {
         let (three, seven) = (b.i64(3), b.i64(7));
         let byte_index = b.binary(BinaryOp::Shr, row, three);
         let pointer = b.offset(bitmap, byte_index);
-        let byte = self.load_column_element(pointer);
+        let byte = self.builder.load_read_only(pointer);
         let b = &mut *self.builder;
         let byte = b.convert(byte, Scalar::U32);
         if let Some(rows) = self.wide {

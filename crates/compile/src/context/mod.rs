@@ -6,7 +6,6 @@ mod held;
 pub(crate) mod lanes;
 mod load;
 mod loaded;
-mod looked_up;
 mod row;
 mod scratch;
 mod texts;
@@ -25,11 +24,9 @@ use kelpie_kir::{Builder, Scalar, Target, Type};
 use crate::expr::Expr;
 use crate::shape::LaunchShape;
 use crate::types::Range;
-use crate::variant::axes::CacheHints;
 
 pub(crate) use self::carried::{CarriedRow, Moved};
 pub(crate) use self::held::held_bytes;
-pub(crate) use self::looked_up::LookedUp;
 pub(crate) use self::row::{Origin, RowLayer};
 pub(crate) use self::scratch::TEXT_MARGIN;
 pub(crate) use self::texts::RawTexts;
@@ -56,10 +53,6 @@ pub struct Context<'a> {
     wide_loads: HashMap<(usize, usize, bool), V>,
     /// What was loaded of several rows before they are worked on one by one: see `context::held`.
     held: Option<held::Held>,
-    /// What was looked up for the row that is worked on by a step of a number.
-    looked_up: Option<(usize, LookedUp)>,
-    /// What caches are told of columns and results: see `context::wide`.
-    hints: CacheHints,
     /// Conditions on dictionary columns, by scan and position, that the kernel computes once an entry.
     memos: Vec<((usize, usize), Expr)>,
     /// The same, with the words of those that a block has in its memory.
@@ -101,8 +94,6 @@ impl<'a> Context<'a> {
             wide: None,
             wide_loads: HashMap::new(),
             held: None,
-            looked_up: None,
-            hints: CacheHints::None,
             memos: Vec::new(),
             near_memos: Vec::new(),
             arguments: Vec::new(),

@@ -28,7 +28,7 @@ impl Context<'_> {
         let pointer = self.argument("value_codes", Type::global(codes.code), argument);
         let stored = self.held_code((scan, column)).unwrap_or_else(|| {
             let pointer = self.builder.offset(pointer, row);
-            self.load_column_element(pointer)
+            self.builder.load_read_only(pointer)
         });
         self.builder.convert(stored, Scalar::U32)
     }

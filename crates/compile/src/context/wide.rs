@@ -11,7 +11,6 @@ use kelpie_kir::{Pointee, Reads, ReduceOp, Scalar, Type};
 
 use super::Context;
 use crate::types::Range;
-use crate::variant::axes::CacheHints;
 
 /// Rows of a wide row, whose first has a number that is a multiple of this. Eight validity bits are one byte.
 pub(crate) const WIDE_ROWS: u8 = 8;
@@ -91,7 +90,7 @@ impl Context<'_> {
     /// Element `row` of an array, or, where the current row is wide, those from there on.
     pub(super) fn load_elements(&mut self, array: V, row: V) -> V {
         let pointer = self.builder.offset(array, row);
-        let Some(rows) = self.wide else { return self.load_column_element(pointer) };
+        let Some(rows) = self.wide else { return self.builder.load_read_only(pointer) };
         // A CPU needs no promise; a GPU loads as wide as the address is known to be aligned.
         if self.shape.is_serial() {
             return self.builder.load_vector_read_only(pointer, rows);
@@ -100,29 +99,7 @@ impl Context<'_> {
             Type::Ptr(_, Pointee::Scalar(scalar)) => scalar.bytes(),
             _ => 1,
         };
-        let reads = if self.hints.of_loads() { Reads::Streamed } else { Reads::ReadOnly };
         let align = (bytes * u32::from(rows)).min(WIDEST_LOAD);
-        self.builder.load_vector_reading(pointer, rows, (reads, align))
-    }
-
-    /// Loads an element of a column of a table.
-    pub(super) fn load_column_element(&mut self, pointer: V) -> V {
-        match self.hints.of_loads() {
-            true => self.builder.load_streamed(pointer),
-            false => self.builder.load_read_only(pointer),
-        }
-    }
-
-    /// Writes an element of a result.
-    pub(crate) fn store_result(&mut self, pointer: V, value: V) {
-        match self.hints.of_stores() {
-            true => self.builder.store_streamed(pointer, value),
-            false => self.builder.store(pointer, value),
-        }
-    }
-
-    /// Loads of a table's columns and stores of a result tell the caches from here on what is chosen.
-    pub(crate) fn set_cache_hints(&mut self, hints: CacheHints) {
-        self.hints = hints;
+        self.builder.load_vector_reading(pointer, rows, (Reads::ReadOnly, align))
     }
 }

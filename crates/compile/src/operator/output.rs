@@ -200,7 +200,7 @@ impl OutputOperator {
                 let array = cx.argument("out", Type::global(scalar), Argument::State(state));
                 let pointer = cx.builder.offset(array, position);
                 let value = cx.builder.convert(*value, scalar);
-                cx.store_result(pointer, value);
+                cx.builder.store(pointer, value);
             }
             (OutputStorage::Text { offsets, lengths, heap, .. }, Repr::Text(text)) => {
                 let Some(heap) = self.heaps.iter().find(|known| known.state == heap) else {
@@ -209,10 +209,10 @@ impl OutputOperator {
                 let (offset, length) = Self::write_text(cx, text, value.valid, heap);
                 let array = cx.argument("out_offsets", Type::global(Scalar::U64), Argument::State(offsets));
                 let pointer = cx.builder.offset(array, position);
-                cx.store_result(pointer, offset);
+                cx.builder.store(pointer, offset);
                 let array = cx.argument("out_lengths", Type::global(Scalar::U32), Argument::State(lengths));
                 let pointer = cx.builder.offset(array, position);
-                cx.store_result(pointer, length);
+                cx.builder.store(pointer, length);
             }
             (OutputStorage::Null, _) => {}
             _ => cx.impossible("a column of the result changed its representation"),
@@ -346,7 +346,7 @@ fn write_validity(cx: &mut Context<'_>, column: &OutputColumn, valid: Option<V>,
         Some(valid) => cx.builder.convert(valid, Scalar::U8),
         None => cx.builder.int(Scalar::U8, 1),
     };
-    cx.store_result(pointer, valid);
+    cx.builder.store(pointer, valid);
 }
 
 /// Writes the code of column `index`. Who scans the rows looks entries up under NULLs too, so that there has to be a code.
@@ -367,7 +367,7 @@ fn write_code(
         None => code.value,
     };
     let code = cx.builder.convert(code, scalar);
-    cx.store_result(pointer, code);
+    cx.builder.store(pointer, code);
     Ok(())
 }
 

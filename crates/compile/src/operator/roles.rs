@@ -16,14 +16,13 @@ use kelpie_kir::builder::V;
 
 use super::Flow;
 use super::key_texts::KeySearch;
-use crate::context::{Context, LookedUp, Lowered, RawTexts, Unsupported};
+use crate::context::{Context, Lowered, RawTexts, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::program::{Counting, HostAction, RowCount, SketchStates};
 use crate::shape::LaunchShape;
 use crate::table::index::Begun;
 use crate::table::index::Positions;
-use crate::table::index::SlotOfRow;
 use crate::table::places::{Dense, DenseTarget};
 use crate::table::together::Found;
 use crate::variant::axes::WritePlaces;
@@ -119,8 +118,6 @@ pub(crate) struct Pieces {
     pub of_parts: V,
     /// Pieces of the others, `u32`.
     pub of_others: V,
-    /// Rows that are in the pieces of a part, at most, `u32`: more are among the others.
-    pub most: V,
 }
 
 /// Rows that a block takes together.
@@ -197,19 +194,9 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
         false
     }
 
-    /// Its first look-ups of several rows at once, where it looks rows up.
-    fn look_ups(&self) -> Option<&dyn LookUps> {
-        None
-    }
-
     /// Its look-ups of a batch of rows of a CPU's worker, where it looks rows up.
     fn batch_look_ups(&self) -> Option<&dyn BatchLookUps> {
         None
-    }
-
-    /// Bytes, about, of the tables that it looks rows up in.
-    fn bytes_searched(&self) -> u64 {
-        0
     }
 
     /// Its form for many rows one after the other, where it is no more than a test of a column of the scan.
@@ -221,26 +208,6 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
     fn expansion(&self) -> Result<&dyn Expansion, String> {
         Err("it makes one row of one".into())
     }
-}
-
-/// The first look-ups of several rows of a thread, whose loads are in flight together; the rows go on one by one.
-pub(crate) trait LookUps {
-    /// The keys, over the columns before the step; or what is lacking for rows to be looked up together by numbers.
-    fn keys(&self) -> Result<&[Expr], &'static str>;
-
-    /// Where rows are looked up that are `active` (`bool` each): the current one, or those that it stands for.
-    fn slots(&self, cx: &mut Context<'_>, active: &[V]) -> Result<Vec<SlotOfRow>, Unsupported>;
-
-    /// Looks them up, without a branch. `columns`: what is wanted behind the step.
-    fn look_up(
-        &self,
-        cx: &mut Context<'_>,
-        slots: &[SlotOfRow],
-        columns: &BTreeSet<usize>,
-    ) -> Result<Vec<LookedUp>, Unsupported>;
-
-    /// As [`Step::consume`], of the current row, which has been looked up.
-    fn go_on(&self, cx: &mut Context<'_>, found: &LookedUp, next: &mut Next<'_>) -> Result<(), Unsupported>;
 }
 
 /// The search for a row of a batch, when it has begun.

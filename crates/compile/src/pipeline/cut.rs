@@ -265,26 +265,17 @@ impl Cut<'_> {
     }
 
     /// Ends open pipelines in one sink.
-    fn close(&mut self, branches: Vec<Open>, sink: Arc<dyn Sink>) {
-        self.close_with(branches, sink, Vec::new());
-    }
-
-    /// As [`Self::close`], where the engine has more to do, once for all of them.
-    fn close_with(&mut self, mut branches: Vec<Open>, sink: Arc<dyn Sink>, mut around: Vec<HostAction>) {
+    fn close(&mut self, mut branches: Vec<Open>, sink: Arc<dyn Sink>) {
         branches.iter_mut().for_each(|open| self.cut_at_parts(open));
         let group = self.take_group();
         let mut zeroed = sink.needs().zeroed;
         for mut open in branches {
             let mut continues = false;
             for (part, sink) in open.take_parts() {
-                let zeroed = std::mem::take(&mut zeroed);
-                let work = Work { around: std::mem::take(&mut around), ..Work::default() };
-                self.end_with(part, sink, (group, continues), zeroed, work);
+                self.end(part, sink, (group, continues), std::mem::take(&mut zeroed));
                 continues = true;
             }
-            let zeroed = std::mem::take(&mut zeroed);
-            let work = Work { around: std::mem::take(&mut around), ..Work::default() };
-            self.end_with(open, Arc::clone(&sink), (group, continues), zeroed, work);
+            self.end(open, Arc::clone(&sink), (group, continues), std::mem::take(&mut zeroed));
         }
     }
 

@@ -185,7 +185,6 @@ impl Generator<'_> {
         builder.begin_kernel(name);
         let shape = self.variants.shape.clone();
         let mut cx = Context::shaped(&mut builder, self.environment.target, shape.clone());
-        cx.set_cache_hints(self.variants.hints);
         let body = Body {
             pipeline: self.pipeline,
             variants: self.variants,

@@ -387,9 +387,6 @@ impl Body<'_> {
         }
         mark(cx, way.step, flow);
         let next = &mut |cx: &mut Context<'_>, flow| self.segment(cx, rest, flow, next);
-        if let Some(found) = cx.looked_up(way.step) {
-            return self.pipeline.look_ups(way.step)?.go_on(cx, &found, next);
-        }
         match way.found {
             Some(found) => step.consume_found(cx, found, next),
             None => step.consume(cx, flow, false, next),

@@ -15,7 +15,6 @@ mod init;
 mod kernel;
 mod lanes;
 mod launches;
-mod look_ups;
 mod memory;
 mod parts;
 mod points;
@@ -37,8 +36,7 @@ pub use crate::program::{
     BlockRows, Bounding, CapacityClass, Compaction, CompiledKernel, CompiledPipeline, Counting, Fill,
     Fitting, Growth, HostAction, InitStates, JointValues, OutputColumn, OutputLayout, OutputStorage,
     PlacedGroups, Program, Prune, Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable,
-    Sketching, SlotCount, SortForm, SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When,
-    WordRanks,
+    Sketching, SortForm, SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When, WordRanks,
 };
 
 use std::collections::BTreeSet;

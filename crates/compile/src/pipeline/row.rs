@@ -123,13 +123,6 @@ impl Body<'_> {
         if is_left_out {
             return self.steps_until(cx, (index + 1, end), flow, pass, next);
         }
-        if let (Pass::Rest, Some(found)) = (pass, cx.looked_up(index)) {
-            mark(cx, index, flow);
-            return self
-                .pipeline
-                .look_ups(index)?
-                .go_on(cx, &found, &mut |cx, flow| self.steps_until(cx, (index + 1, end), flow, pass, next));
-        }
         let rest = match pass {
             Pass::Rest => self.variants.rest(index).flatten(),
             _ => None,

@@ -9,24 +9,22 @@
 use std::collections::BTreeSet;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Scalar, Target};
+use kelpie_kir::{BinaryOp, Builder, Scalar, Target, UnaryOp};
 
 use super::Pipeline;
 use super::body::Body;
 use super::lanes::Turn;
-use super::look_ups::KeptRows;
 use super::row::{Pass, clamp, for_range, mark};
 use super::speculation::Speculation;
 use super::wide::MOST_SIFTED;
 use crate::context::lanes::any;
-use crate::context::{Argument, Context, LookedUp, Unsupported, WIDE_ROWS};
+use crate::context::{Argument, Context, Unsupported, WIDE_ROWS};
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
 use crate::lower::{can_fail, supports_wide_rows};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job};
 use crate::shape::LaunchShape;
-use crate::table::index::SlotOfRow;
 use crate::variant::axes::RowArrangement;
 
 /// Where filters leave a smaller share of the rows, another column is loaded only for those.
@@ -43,8 +41,6 @@ pub(super) struct Trial {
     pub share: f64,
     /// Where the rows of a thread lie.
     pub arrangement: RowArrangement,
-    /// The rows are looked up by the step behind those that lead, all at once.
-    looks_up: bool,
 }
 
 impl Trial {
@@ -68,8 +64,7 @@ impl Trial {
         with_sieves: bool,
     ) -> (Trial, Option<&'static str>) {
         let arrangement = RowArrangement::Striped;
-        let mut trial =
-            Trial { leading: 0, tried: BTreeSet::new(), share: 1.0, arrangement, looks_up: false };
+        let mut trial = Trial { leading: 0, tried: BTreeSet::new(), share: 1.0, arrangement };
         let (mut columns, mut is_plain, mut lacks) = (pipeline.source.columns(), true, None);
         for (index, step) in pipeline.steps.iter().enumerate() {
             let range_of = |index: usize| columns.get(index).and_then(|info: &ColumnInfo| info.range);
@@ -99,40 +94,6 @@ impl Trial {
         (trial, lacks)
     }
 
-    /// The same where rows are looked up together before one goes on, whether anything is tried or not; or why they cannot be.
-    pub(super) fn with_look_ups(
-        pipeline: &Pipeline,
-        speculation: &Speculation<'_>,
-        with_sieves: bool,
-    ) -> Result<Trial, String> {
-        let (trial, _) = Trial::of_leading(pipeline, speculation, with_sieves);
-        pipeline.lacks_look_ups(trial.leading, speculation)?;
-        Ok(Trial { looks_up: true, ..trial })
-    }
-
-    /// How many steps come before the one that does something else.
-    pub(super) fn leading(&self) -> usize {
-        self.leading
-    }
-
-    /// The step by which rows are looked up together.
-    pub(super) fn looks_up(&self) -> Option<usize> {
-        self.looks_up.then_some(self.leading)
-    }
-
-    /// Where the row that is bound, or those that it stands for, are looked up, if they are.
-    fn slots(
-        &self,
-        cx: &mut Context<'_>,
-        pipeline: &Pipeline,
-        active: &[V],
-    ) -> Result<Vec<SlotOfRow>, Unsupported> {
-        match self.looks_up() {
-            Some(step) => pipeline.look_ups(step)?.slots(cx, active),
-            None => Ok(Vec::new()),
-        }
-    }
-
     /// Whether rows that lie side by side can be tried as a wide row, or what that lacks.
     pub(super) fn supports_blocked(
         &self,
@@ -160,13 +121,13 @@ impl Trial {
         self.tried.contains(&step)
     }
 
-    /// Whether the row passes all that it is tried by (`bool`), if `active`; and where it is looked up.
+    /// Whether the row passes all that it is tried by (`bool`), if `active`.
     fn try_row(
         &self,
         cx: &mut Context<'_>,
         pipeline: &Pipeline,
         (row, active): (V, V),
-    ) -> Result<(V, Option<SlotOfRow>), Unsupported> {
+    ) -> Result<V, Unsupported> {
         pipeline.source.bind(cx, row)?;
         let mut active = active;
         for (index, step) in pipeline.steps.iter().take(self.leading).enumerate() {
@@ -181,18 +142,12 @@ impl Trial {
                 })?;
             }
         }
-        let slot = self.slots(cx, pipeline, &[active])?.pop();
         cx.end_row();
-        Ok((active, slot))
+        Ok(active)
     }
 
     /// The same of the wide row that begins at `row`: a bit a row (`u32`).
-    fn try_wide(
-        &self,
-        cx: &mut Context<'_>,
-        pipeline: &Pipeline,
-        row: V,
-    ) -> Result<(V, Vec<SlotOfRow>), Unsupported> {
+    fn try_wide(&self, cx: &mut Context<'_>, pipeline: &Pipeline, row: V) -> Result<V, Unsupported> {
         pipeline.source.bind(cx, row)?;
         let (mut mask, mut each): (Option<V>, Option<Vec<V>>) = (None, None);
         for (index, step) in pipeline.steps.iter().take(self.leading).enumerate() {
@@ -207,7 +162,6 @@ impl Trial {
             }
         }
         let active = active_rows(cx, mask, each.as_deref());
-        let slots = self.slots(cx, pipeline, &active)?;
         let mut bits = cx.builder.u32(0);
         match (each, mask) {
             (None, Some(all)) => {
@@ -222,7 +176,7 @@ impl Trial {
             }
         }
         cx.end_row();
-        Ok((bits, slots))
+        Ok(bits)
     }
 }
 
@@ -248,6 +202,12 @@ fn with_bit(cx: &mut Context<'_>, bits: V, (number, set): (u32, V)) -> V {
     cx.builder.or(bits, bit)
 }
 
+/// The position of the lowest bit that is set (`u32`).
+pub(super) fn lowest_bit(b: &mut Builder, bits: V) -> V {
+    let (number, one) = (b.unary(UnaryOp::Ffs, bits), b.u32(1));
+    b.sub(number, one)
+}
+
 impl Body<'_> {
     /// The rows of a thread in one turn of the row loop, `count`, which lie `threads` (`i64`) apart or side by side: all are tried, then
     /// those that passed go on. The lanes of a warp stay together between two rows. `is_last`: where lanes exchange rows, whether there
@@ -260,13 +220,12 @@ impl Body<'_> {
         (threads, count): (V, i64),
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
-        let ((passed, found), apart) = match trial.arrangement {
+        let (passed, apart) = match trial.arrangement {
             RowArrangement::Striped => {
                 (self.try_striped(cx, trial, (first, job.rows), (threads, count))?, threads)
             }
             RowArrangement::Blocked => (self.try_blocked(cx, trial, (first, job.rows))?, cx.builder.i64(1)),
         };
-        let looks_up = trial.looks_up();
         let (none, no) = (cx.builder.u32(0), cx.builder.bool(false));
         let left = cx.builder.var_of("left", passed);
         // What waits where lanes exchange rows comes through in turns that bring none.
@@ -280,7 +239,7 @@ impl Body<'_> {
         let ends = cx.builder.not(goes_on);
         cx.builder.break_if(ends);
         emitter.begin_round(cx);
-        let number = cx.lowest_bit(bits);
+        let number = lowest_bit(cx.builder, bits);
         let b = &mut *cx.builder;
         let one = b.u32(1);
         let below = b.sub(bits, one);
@@ -292,19 +251,11 @@ impl Body<'_> {
         match flushes {
             Some((is_last, flushes)) => {
                 cx.builder.assign(flushes, no);
-                let found = LookedUp::of_row(cx, &found, number);
-                cx.take_looked_up(looks_up.zip(found));
-                let done = self.row_by_points(cx, Turn { row, in_range: is_left, is_last }, emitter);
-                cx.take_looked_up(None);
-                done?;
+                self.row_by_points(cx, Turn { row, in_range: is_left, is_last }, emitter)?;
             }
             None => {
                 cx.begin_if(is_left);
-                let found = LookedUp::of_row(cx, &found, number);
-                cx.take_looked_up(looks_up.zip(found));
-                let done = self.row_in(cx, row, (Flow::Branch, Pass::Rest), emitter);
-                cx.take_looked_up(None);
-                done?;
+                self.row_in(cx, row, (Flow::Branch, Pass::Rest), emitter)?;
                 cx.end();
             }
         }
@@ -313,31 +264,25 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Which of the rows pass: a bit each (`u32`); and what was found of them, where they are looked up.
+    /// Which of the rows pass: a bit each (`u32`).
     fn try_striped(
         &self,
         cx: &mut Context<'_>,
         trial: &Trial,
         (first, rows): (V, V),
         (threads, count): (V, i64),
-    ) -> Result<(V, Vec<LookedUp>), Unsupported> {
+    ) -> Result<V, Unsupported> {
         let (mut row, mut passed) = (first, cx.builder.u32(0));
-        let mut slots = Vec::new();
         for index in 0..count {
             if index > 0 {
                 row = cx.builder.add(row, threads);
             }
             cx.begin_repetition(index == 0);
-            let (passes, slot) = self.try_clamped(cx, trial, (row, rows))?;
+            let passes = self.try_clamped(cx, trial, (row, rows))?;
             passed = with_bit(cx, passed, (index as u32, passes));
-            slots.extend(slot);
         }
         cx.end_repetition();
-        let found = match trial.looks_up() {
-            Some(step) => self.look_up(cx, step, &slots)?,
-            None => Vec::new(),
-        };
-        Ok((passed, found))
+        Ok(passed)
     }
 
     /// The same of rows side by side: as a wide row, but for one of which some rows are before the first that is worked on, or beyond
@@ -347,7 +292,7 @@ impl Body<'_> {
         cx: &mut Context<'_>,
         trial: &Trial,
         (first, rows): (V, V),
-    ) -> Result<(V, Vec<LookedUp>), Unsupported> {
+    ) -> Result<V, Unsupported> {
         let b = &mut *cx.builder;
         let none = b.u32(0);
         let passed = b.var_of("passed", none);
@@ -361,28 +306,15 @@ impl Body<'_> {
         cx.begin_wide();
         let tried = trial.try_wide(cx, self.pipeline, first);
         cx.end_wide();
-        let (bits, slots) = tried?;
-        cx.builder.assign(passed, bits);
-        let kept = match trial.looks_up() {
-            Some(step) => {
-                let found = self.look_up(cx, step, &slots)?;
-                KeptRows::keep(cx, &found)
-            }
-            None => None,
-        };
+        cx.builder.assign(passed, tried?);
         cx.begin_else();
         let from = cx.builder.binary(BinaryOp::Max, first, least);
         let end = cx.builder.binary(BinaryOp::Min, end, rows);
         for_range(cx, "row", from, end, |cx, row| {
-            let (passes, slot) = self.try_clamped(cx, trial, (row, rows))?;
+            let passes = self.try_clamped(cx, trial, (row, rows))?;
             let b = &mut *cx.builder;
             let distance = b.sub(row, first);
             let distance = b.convert(distance, Scalar::U32);
-            if let (Some(kept), Some(slot), Some(step)) = (&kept, slot, trial.looks_up()) {
-                let found = self.look_up(cx, step, &[slot])?;
-                found.iter().for_each(|found| kept.replace(cx, distance, found));
-            }
-            let b = &mut *cx.builder;
             let one = b.u32(1);
             let bit = b.binary(BinaryOp::Shl, one, distance);
             let bit = b.select(passes, bit, none);
@@ -392,17 +324,16 @@ impl Body<'_> {
             Ok(())
         })?;
         cx.end();
-        let found = kept.map_or(Vec::new(), |kept| kept.read(cx));
-        Ok((cx.builder.read(passed), found))
+        Ok(cx.builder.read(passed))
     }
 
-    /// Whether a row passes, and where it is looked up; one beyond the end does not.
+    /// Whether a row passes; one beyond the end does not.
     fn try_clamped(
         &self,
         cx: &mut Context<'_>,
         trial: &Trial,
         (row, rows): (V, V),
-    ) -> Result<(V, Option<SlotOfRow>), Unsupported> {
+    ) -> Result<V, Unsupported> {
         let (row, flow) = clamp(cx, row, rows);
         let active =
             flow.active().ok_or_else(|| Unsupported::internal("a row that may be beyond the end"))?;

@@ -1,6 +1,5 @@
 //! The variants of a pipeline: how its row loop goes, which does not change its state.
 
-mod hints;
 mod selecting;
 
 use std::collections::BTreeSet;
@@ -23,7 +22,7 @@ use crate::table::chunks::PlaceChunks;
 use crate::table::places::DenseTarget;
 use crate::variant::Site;
 use crate::variant::axes::{
-    CacheHints, KeyWindows, MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, WritePlaces,
+    KeyWindows, MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, WritePlaces,
 };
 use crate::{MicroModel, Resolution};
 
@@ -48,8 +47,6 @@ pub(super) struct ChunkVariants<'a> {
     pub batched: Option<BatchedSteps>,
     /// Several rows of a thread are loaded at once, and worked on one by one.
     pub holds_rows: bool,
-    /// What caches are told of columns and results.
-    pub hints: CacheHints,
     pub selection: SelectionRows,
     pub morsel: MorselRows,
     /// How its kernels are launched.
@@ -116,7 +113,6 @@ impl<'a> ChunkVariants<'a> {
         let turns = (takes_several, holds_rows, points.more_rows().plus(before));
         let shape = launches::choose(&site, pipeline, environment.target, base, turns)?;
         let keeps_all = facts.keeps_all;
-        let hints = facts.hints()?;
         Ok(ChunkVariants {
             flags,
             places,
@@ -128,7 +124,6 @@ impl<'a> ChunkVariants<'a> {
             trial,
             batched,
             holds_rows,
-            hints,
             selection,
             morsel,
             shape,
@@ -359,9 +354,6 @@ impl Facts<'_> {
             }
             (_, Ok(Selecting::Vector(filters))) if !filters.sieves.is_empty() => {
                 (RowLoop::Selected, "branches of joins would be foretold badly")
-            }
-            (_, Ok(Selecting::Tried(trial))) if trial.looks_up().is_some() => {
-                (RowLoop::Selected, "their first look-ups are in flight together")
             }
             (_, Ok(selecting)) if selecting.share() > MOST_SELECTED => {
                 (RowLoop::Single, "filters keep nearly all rows")

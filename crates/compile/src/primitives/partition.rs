@@ -1,13 +1,10 @@
 //! Bringing rows into parts: what a kernel needs that writes each row into one of several parts of an array.
 //!
-//! In one pass, the array of `capacity` places is laid out as parts of equal size and, behind them, room that any part may use
+//! The array of `capacity` places is laid out as parts of equal size and, behind them, room that any part may use
 //! ([`Shares`]): so neither how many rows a part will have nor how they are distributed has to be known before. Rows that are
 //! spread by a hash fill their parts evenly; where one part has most of the rows, these flow over, and all that suffers is
 //! the order. Overflow has [`PLACES_OF_OVERFLOW`] of [`PLACES_OF`] places, so that a row finds a place whatever the others do,
 //! where there are [`PLACES_OF`] / [`PLACES_OF_OVERFLOW`] places for each row.
-//!
-//! Where a kernel before has counted the rows of each part, parts follow each other without gaps ([`Starts`]): there is a place for
-//! each row and no other.
 //!
 //! In a block ([`BlockParts`]) each thread counts its rows in a histogram in shared memory, which gives each row its rank among the
 //! block's rows of the part; then one thread a part takes places for all of them with one atomic, and neighbouring ranks are
@@ -29,24 +26,6 @@ pub const MOST_PLACES: u64 = (1 << 31) - 1;
 /// Words from one part's cursor to the next, so that they lie in different sectors of the cache.
 pub const CURSOR_STRIDE: u32 = 8;
 
-/// Where the parts are in an array.
-#[derive(Debug, Clone, Copy)]
-pub enum Layout {
-    /// Each has a share of the places.
-    Shares(Shares),
-    /// One begins where the one before ends.
-    Starts(Starts),
-}
-
-/// Parts that follow each other.
-#[derive(Debug, Clone, Copy)]
-pub struct Starts {
-    /// `ptr<global, u32>`: the first place of each part, and behind those the end of the last one.
-    pub starts: V,
-    /// How many places there are, `u32`.
-    pub places: V,
-}
-
 /// Parts of equal size. All values are `u32`.
 #[derive(Debug, Clone, Copy)]
 pub struct Shares {
@@ -58,14 +37,6 @@ pub struct Shares {
     pub overflow: V,
     /// Places from there on.
     pub overflow_places: V,
-}
-
-impl Starts {
-    /// The first place (`u32`) of a part (`u32`); of the number of parts, the end of the last one.
-    pub fn start(&self, b: &mut Builder, part: V) -> V {
-        let pointer = b.offset(self.starts, part);
-        b.load_read_only(pointer)
-    }
 }
 
 impl Shares {
@@ -108,7 +79,7 @@ pub struct BlockParts {
     /// Shared, `u32` a part: rows while they are counted; then the position of its first row among the block's rows in the order of
     /// their parts.
     counts: V,
-    /// Shared, `u32` a part: the number, among all rows of the part, of the block's first; where parts follow each other, its place.
+    /// Shared, `u32` a part: the number, among all rows of the part, of the block's first.
     firsts: V,
     /// Shared, `u32` a part: what makes such a number a place in the overflow.
     shifts: V,
@@ -150,15 +121,16 @@ impl BlockParts {
         4 * (3 * parts + 1)
     }
 
-    /// Counts so many rows of a part (both `u32`); the rank of the first of them, `u32`.
-    pub fn rank(&self, b: &mut Builder, (part, rows): (V, V)) -> V {
+    /// Counts a row of a part (`u32`); its rank, `u32`.
+    pub fn rank(&self, b: &mut Builder, part: V) -> V {
+        let one = b.u32(1);
         let pointer = b.offset(self.counts, part);
-        b.atomic(AtomicOp::Add, pointer, rows, Scope::Block)
+        b.atomic(AtomicOp::Add, pointer, one, Scope::Block)
     }
 
     /// Takes places for the rows that were counted: a thread calls `each` for each part of which it took some. At uniform control
     /// flow, between two barriers. No row is counted then.
-    pub fn take(&self, b: &mut Builder, layout: &Layout, cursors: V, each: impl FnOnce(&mut Builder, Taken)) {
+    pub fn take(&self, b: &mut Builder, shares: &Shares, cursors: V, each: impl FnOnce(&mut Builder, Taken)) {
         for_table(b, self.parts, |b, part| {
             let counter = b.offset(self.counts, part);
             let (rows, none) = (b.load(counter), b.u32(0));
@@ -171,16 +143,13 @@ impl BlockParts {
             let number = b.convert(part, Scalar::U32);
             let own = cursor(b, cursors, number);
             let first = b.atomic(AtomicOp::Add, own, rows, Scope::Device);
-            let taken = match layout {
-                Layout::Shares(shares) => self.take_of_share(b, shares, cursors, (number, first, rows)),
-                Layout::Starts(starts) => self.take_from_start(b, starts, (number, first, rows)),
-            };
+            let taken = self.take_of_share(b, shares, cursors, (number, first, rows));
             each(b, taken);
             b.end();
         });
     }
 
-    /// Notes that so many rows of a part are numbers `first ..` of it (all `u32`), where it has a share of the places.
+    /// Notes that so many rows of a part are numbers `first ..` of it (all `u32`).
     fn take_of_share(
         &self,
         b: &mut Builder,
@@ -221,18 +190,6 @@ impl BlockParts {
         Taken { rows, end, is_first_beyond }
     }
 
-    /// The same where parts follow each other.
-    fn take_from_start(&self, b: &mut Builder, starts: &Starts, (part, first, rows): (V, V, V)) -> Taken {
-        let start = starts.start(b, part);
-        let place = b.add(start, first);
-        let pointer = b.offset(self.firsts, part);
-        b.store(pointer, place);
-        let after = b.add(place, rows);
-        let (beyond, had_room) = (b.lt(starts.places, after), b.ge(starts.places, place));
-        let end = b.binary(BinaryOp::Min, after, starts.places);
-        Taken { rows, end, is_first_beyond: b.and(beyond, had_room) }
-    }
-
     /// The position (`u32`) of a row by its part and rank, once places were taken, among the block's rows in the order of their parts.
     pub fn position(&self, b: &mut Builder, (part, rank): (V, V)) -> V {
         let pointer = b.offset(self.counts, part);
@@ -258,17 +215,10 @@ impl BlockParts {
     }
 
     /// The place (`u32`) of a row by its part and rank, once places were taken, and whether there is such a place.
-    pub fn place(&self, b: &mut Builder, layout: &Layout, (part, rank): (V, V)) -> (V, V) {
+    pub fn place(&self, b: &mut Builder, shares: &Shares, (part, rank): (V, V)) -> (V, V) {
         let pointer = b.offset(self.firsts, part);
         let first = b.load(pointer);
         let number = b.add(first, rank);
-        let shares = match layout {
-            Layout::Shares(shares) => shares,
-            Layout::Starts(starts) => {
-                let exists = b.lt(number, starts.places);
-                return (number, exists);
-            }
-        };
         let start = b.mul(part, shares.part_places);
         let place = b.add(start, number);
         let place = b.var_of("place", place);

@@ -358,36 +358,17 @@ pub struct TableGrowth {
     pub count: usize,
     /// How many of the slots may be taken.
     pub fill: Fill,
-    /// A power of two where it must be.
-    pub slots: SlotCount,
     /// Slots that are left to a table that was larger, at least, however few entries it had.
     pub least: u64,
-    /// Slots that a bucket has, a power of two: a table has whole buckets. 1 where slots are in none.
-    pub bucket: u64,
 }
 
 impl TableGrowth {
     /// Slots of a table that had, or is thought to get, so many entries, with room for a quarter more of them where more are to be
-    /// had than are needed: more would have to be cleared, and looked at for the result, each time. `None` where there is no
-    /// such number.
-    pub fn fitting(self, entries: u64) -> Option<u64> {
+    /// had than are needed: more would have to be cleared, and looked at for the result, each time.
+    pub fn fitting(self, entries: u64) -> u64 {
         let needed = self.fill.slots(entries);
-        match self.slots {
-            SlotCount::Any => {
-                needed.saturating_add(needed / 4).max(self.least).checked_next_multiple_of(self.bucket)
-            }
-            SlotCount::PowerOfTwo => needed.saturating_mul(2).max(self.least).checked_next_power_of_two(),
-        }
+        needed.saturating_add(needed / 4).max(self.least)
     }
-}
-
-/// How many slots a hash table may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SlotCount {
-    /// Any number.
-    Any,
-    /// A power of two: a mask makes a slot of a hash.
-    PowerOfTwo,
 }
 
 /// The share of a hash table's slots that may be taken: a number of quarters or halves. Or how many entries slots have that hold

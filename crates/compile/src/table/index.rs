@@ -16,7 +16,6 @@ mod batches;
 mod build;
 mod filter;
 mod form;
-mod look_ups;
 mod parts;
 mod place;
 mod ranges;
@@ -24,7 +23,6 @@ mod search;
 mod together;
 
 use self::form::Dense;
-pub(crate) use self::look_ups::SlotOfRow;
 pub use self::place::BuildSide;
 pub use self::ranges::Positions;
 pub use self::search::Search;
@@ -227,8 +225,7 @@ impl Index {
                     true => KeyTextLanes::Lane,
                     false => lanes_together::choose(&store.columns()[..keys.len()], site)?,
                 };
-                let claims = form::claims(unique || first_only, site)?;
-                let table = OpenTable::plan(store, (fill, function, texts), states).with_claims(claims);
+                let table = OpenTable::plan(store, (fill, function, texts), states);
                 let rows = match (unique || first_only, chained) {
                     (true, _) => SlotRows::One,
                     (false, true) => SlotRows::Chained(states.state("next", 4, store.class)),

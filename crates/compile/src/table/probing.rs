@@ -7,7 +7,6 @@
 //! the slots are taken, so that a search always comes to an empty one.
 
 mod batches;
-mod look_ups;
 mod together;
 
 pub(crate) use self::batches::Begun;
@@ -22,7 +21,7 @@ use crate::lower::hashing::{hash_keys, low_bits};
 use crate::program::Growth;
 use crate::program::{Fill, States};
 use crate::table::together::key_hash;
-use crate::variant::axes::{HashFunction, KeyTextLanes, SlotClaims};
+use crate::variant::axes::{HashFunction, KeyTextLanes};
 
 /// The slots.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +39,6 @@ pub struct OpenTable {
     in_parts: bool,
     /// What tells of most keys that they are in no slot, where there is such a filter.
     bloom: Option<Bloom>,
-    /// Whether a slot is looked at before it is claimed.
-    claims: SlotClaims,
 }
 
 /// Where a search begins.
@@ -117,12 +114,7 @@ impl OpenTable {
     ) -> OpenTable {
         let class = states.class(1, Growth::Sized(store.place_count(), fill));
         let words = states.state("slots", 4, class);
-        OpenTable { class, words, function, texts, in_parts: false, bloom: None, claims: SlotClaims::Look }
-    }
-
-    /// The same where slots are claimed in a way.
-    pub(crate) fn with_claims(self, claims: SlotClaims) -> OpenTable {
-        OpenTable { claims, ..self }
+        OpenTable { class, words, function, texts, in_parts: false, bloom: None }
     }
 
     /// The same with a Bloom filter of the keys of an index over a store.
@@ -285,20 +277,13 @@ impl OpenTable {
     /// Puts a word into an empty slot and leaves the loop; or else what the slot has (`u32`).
     fn claim_or_see(&self, cx: &mut Context<'_>, pointer: V, word: V) -> V {
         let zero = cx.builder.u32(0);
-        let claim = |cx: &mut Context<'_>| {
-            let old = cx.builder.atomic(AtomicOp::CompareExchange(zero), pointer, word, Scope::Device);
-            let won = cx.builder.eq(old, zero);
-            cx.builder.break_if(won);
-            old
-        };
-        if self.claims == SlotClaims::Swap {
-            return claim(cx);
-        }
         let current = cx.builder.atomic_load(pointer, Scope::Device);
         let seen = cx.builder.var_of("seen", current);
         let empty = cx.builder.eq(current, zero);
         cx.begin_if(empty);
-        let old = claim(cx);
+        let old = cx.builder.atomic(AtomicOp::CompareExchange(zero), pointer, word, Scope::Device);
+        let won = cx.builder.eq(old, zero);
+        cx.builder.break_if(won);
         cx.builder.assign(seen, old);
         cx.end();
         cx.builder.read(seen)

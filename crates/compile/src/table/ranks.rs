@@ -187,14 +187,6 @@ impl Ranks {
         let below = b.unary(UnaryOp::Popcount, below);
         b.add(before, below)
     }
-
-    /// As [`Ranks::rank`] where `found` (`bool`): else the first rank, and the first word is looked at.
-    pub(super) fn rank_if(&self, cx: &mut Context<'_>, bit: Bit, found: V) -> V {
-        let zero = cx.builder.u32(0);
-        let word = cx.builder.select(found, bit.word, zero);
-        let rank = self.rank(cx, Bit { word, ..bit });
-        cx.builder.select(found, rank, zero)
-    }
 }
 
 impl Bit {

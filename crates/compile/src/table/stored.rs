@@ -214,16 +214,6 @@ impl StoredColumn {
         }
     }
 
-    /// Bytes of a number in memory and of its validity, where it is one of at most 64 bits.
-    pub(crate) fn number_bytes(&self) -> Option<u32> {
-        match self.form {
-            StoredForm::Scalar { scalar, .. } if scalar != Scalar::I128 => {
-                Some(scalar.bytes() + u32::from(self.validity.is_some()))
-            }
-            _ => None,
-        }
-    }
-
     /// Its states, where it has arrays of its own.
     pub fn states(&self) -> impl Iterator<Item = usize> + use<> {
         let (own, texts) = match self.form {

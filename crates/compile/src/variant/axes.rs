@@ -49,16 +49,14 @@ mod states;
 
 pub use self::joins::{
     BucketEntries, BuildParts, BuiltSide, EmptySlots, FirstLookUps, IndexForm, IndexRows, JoinParts,
-    KeyFilter, KeyWindows, Pruning, RowPlaces, SetOperations, Sieves, SlotClaims, TextJoin,
+    KeyFilter, KeyWindows, Pruning, RowPlaces, SetOperations, Sieves, TextJoin,
 };
 pub use self::keys::{ComputedKeys, DependentKeys, TextForm, TextKeys};
 pub use self::lanes::{
     CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
-pub use self::parts::{GroupParts, PartDelivery, PartLayout, PartMemory, PartRanks};
-pub use self::rows::{
-    CacheHints, MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch,
-};
+pub use self::parts::{GroupParts, PartDelivery, PartMemory};
+pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
 pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopBound, TopRows};
 pub use self::states::InitForm;
 
@@ -238,8 +236,6 @@ axis!(
     {
         /// The slot is the same share of all slots as the hash is of all hashes.
         MultiplyHigh = "multiply_high",
-        /// The lowest bits.
-        Mask = "mask",
         /// The remainder.
         Modulo = "modulo",
     }
@@ -263,15 +259,13 @@ axis!(
 );
 
 axis!(
-    /// How a slot of a hash table of groups is claimed for keys that no single word has: `operator/aggregate/hash/{search,words,buckets}`.
+    /// How a slot of a hash table of groups is claimed for keys that no single word has: `operator/aggregate/hash/{search,words}`.
     KeyClaims, "key_claims", Plan, "how a slot of a hash table of groups is claimed for keys that are too wide for a word",
     {
         /// Its entry is busy while one thread writes the keys: others look again.
         Latch = "latch",
         /// Word by word, so that nobody waits.
         Words = "words",
-        /// Its bucket, of several slots that are looked at together, has a latch: only who puts keys in waits.
-        Bucket = "bucket",
     }
 );
 
@@ -431,7 +425,6 @@ pub const ALL: &[Axis] = &[
     RowPlaces::AXIS,
     SetOperations::AXIS,
     EmptySlots::AXIS,
-    SlotClaims::AXIS,
     Pruning::AXIS,
     KeyFilter::AXIS,
     SortPlace::AXIS,
@@ -454,15 +447,12 @@ pub const ALL: &[Axis] = &[
     GroupParts::AXIS,
     PartMemory::AXIS,
     PartDelivery::AXIS,
-    PartRanks::AXIS,
-    PartLayout::AXIS,
     JoinParts::AXIS,
     BuildParts::AXIS,
     CountPlaces::AXIS,
     KeyWindows::AXIS,
     Sieves::AXIS,
     RowArrangement::AXIS,
-    CacheHints::AXIS,
     FirstLookUps::AXIS,
     MatchLanes::AXIS,
     QueueMatches::AXIS,

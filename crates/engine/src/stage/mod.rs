@@ -105,16 +105,12 @@ impl Prepared {
     /// Lets tables, and what is counted, begin with so small a part of what was found to fit.
     #[cfg(feature = "testing")]
     pub fn shrink(&self, part: u64) {
-        use kelpie_compile::pipeline::{Growth, SlotCount};
+        use kelpie_compile::pipeline::Growth;
         let mut learned = self.learned.lock();
         for (class, capacity) in self.program.classes.iter().zip(learned.iter_mut().flatten()) {
             let less = (*capacity / part.max(1)).max(1);
             *capacity = match class.growth {
-                Growth::Table(table) if table.slots == SlotCount::PowerOfTwo => {
-                    1 << less.max(table.bucket).ilog2()
-                }
-                Growth::Table(table) => less.next_multiple_of(table.bucket),
-                Growth::Counted(_) => less,
+                Growth::Table(_) | Growth::Counted(_) => less,
                 Growth::Fixed | Growth::Sized(..) => *capacity,
             };
         }

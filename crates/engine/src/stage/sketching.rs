@@ -159,7 +159,7 @@ impl Run<'_> {
                 at.metrics.groups_estimated = Some(estimate.keys);
             }
             let most = self.setting.stream.device().memory().1 / MEMORY_SHARE;
-            let slots = growth.fitting(estimate.at_most).unwrap_or(0);
+            let slots = growth.fitting(estimate.at_most);
             // What is a power of two stays one.
             let fits = |slots: u64| slots.saturating_mul(self.store.element_bytes(table.class)) <= most;
             if slots > self.store.capacity(table.class) && fits(slots) {

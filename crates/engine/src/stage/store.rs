@@ -213,10 +213,10 @@ impl<'a> StateStore<'a> {
                 Growth::Table(table) => table.fitting(self.read_word(table.count)?),
                 Growth::Counted(counter) => {
                     let used = self.read_word(counter)?;
-                    Some(used.saturating_add(used / 4).saturating_add(slack))
+                    used.saturating_add(used / 4).saturating_add(slack)
                 }
             };
-            *capacity = fits.map_or(*capacity, |fits| fits.min(*capacity));
+            *capacity = fits.min(*capacity);
         }
         Ok(capacities)
     }

@@ -66,7 +66,7 @@ impl Generator {
             5..7 => self.narrow_value(),
             _ => match self.input_element() {
                 Some(element) => {
-                    let reads = self.random.pick(&[Reads::Shared, Reads::ReadOnly, Reads::Streamed]);
+                    let reads = self.random.pick(&[Reads::Shared, Reads::ReadOnly]);
                     self.builder.value(Expr::Load { pointer: element, reads })
                 }
                 None => self.any_value(),

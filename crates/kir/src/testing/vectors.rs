@@ -228,7 +228,7 @@ impl Generator {
         let lanes = lanes.min((8 / scalar.bytes()) as u8);
         let pointer = self.builder.bitcast(element, Type::global(scalar));
         let align = self.random.pick(&[scalar.bytes(), 8]);
-        let reads = self.random.pick(&[Reads::Shared, Reads::ReadOnly, Reads::Streamed]);
+        let reads = self.random.pick(&[Reads::Shared, Reads::ReadOnly]);
         self.builder.value(Expr::LoadVector { pointer, lanes, reads, align })
     }
 

@@ -103,7 +103,6 @@ impl Parser<'_> {
             "load" => Expr::Load { pointer: self.value()?, reads: Reads::Shared },
             "load_bytes" => Expr::LoadBytes(self.value()?),
             "load.ro" => Expr::Load { pointer: self.value()?, reads: Reads::ReadOnly },
-            "load.stream" => Expr::Load { pointer: self.value()?, reads: Reads::Streamed },
             "splat" => {
                 let lanes = self.lanes()?;
                 Expr::Splat { value: self.value()?, lanes }
@@ -114,7 +113,6 @@ impl Parser<'_> {
             },
             "load_vector" => self.load_vector(Reads::Shared)?,
             "load_vector.ro" => self.load_vector(Reads::ReadOnly)?,
-            "load_vector.stream" => self.load_vector(Reads::Streamed)?,
             "lane" => {
                 let vector = self.value()?;
                 self.mark(',')?;

@@ -326,10 +326,9 @@ impl<'a> Parser<'a> {
             "pause" => Stmt::Pause(self.value()?),
             "mark" => Stmt::Mark(self.parsed("a number", |text| text.parse().ok())?),
             "tally" => Stmt::Tally { counters: self.value()? },
-            "store" | "store.stream" => {
-                let streamed = word == "store.stream";
+            "store" => {
                 let (pointer, value) = self.two_values()?;
-                Stmt::Store { pointer, value, streamed }
+                Stmt::Store { pointer, value }
             }
             "store_bytes" => {
                 let (pointer, value) = self.two_values()?;

@@ -150,10 +150,7 @@ impl<'a> Printer<'a> {
                 None => format!("{} = ?", v(*value)),
             },
             Stmt::Assign { var, value } => format!("{} = {}", var_name(function, *var), v(*value)),
-            Stmt::Store { pointer, value, streamed } => {
-                let word = if *streamed { "store.stream" } else { "store" };
-                format!("{word} {}, {}", v(*pointer), v(*value))
-            }
+            Stmt::Store { pointer, value } => format!("store {}, {}", v(*pointer), v(*value)),
             Stmt::StoreBytes { pointer, value } => format!("store_bytes {}, {}", v(*pointer), v(*value)),
             Stmt::StoreVector { pointer, value, align } => {
                 format!(
@@ -331,6 +328,5 @@ fn suffix(reads: Reads) -> &'static str {
     match reads {
         Reads::Shared => "",
         Reads::ReadOnly => ".ro",
-        Reads::Streamed => ".stream",
     }
 }

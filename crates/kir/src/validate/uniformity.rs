@@ -263,8 +263,8 @@ impl Walk<'_> {
             | Expr::Bitcast(..)
             | Expr::Offset { .. }
             | Expr::Field { .. }
-            | Expr::Load { reads: Reads::ReadOnly | Reads::Streamed, .. }
-            | Expr::LoadVector { reads: Reads::ReadOnly | Reads::Streamed, .. }
+            | Expr::Load { reads: Reads::ReadOnly, .. }
+            | Expr::LoadVector { reads: Reads::ReadOnly, .. }
             | Expr::LoadField { .. }
             | Expr::Splat { .. }
             | Expr::Iota(..)

@@ -1,9 +1,8 @@
 //! Hash grouping by open addressing with linear probing (Karnagel et al.; design, section 3). Keys of up to 63 bits are
 //! packed with an occupied bit into one word that a single compare-and-swap claims; other keys are published by a
-//! state word (empty, busy, ready), claimed word by word, or put in under the latch of a bucket of slots. The keys are counted by [`KeyCount`], which asks for a larger table where this one is full: the
+//! state word (empty, busy, ready), or claimed word by word. The keys are counted by [`KeyCount`], which asks for a larger table where this one is full: the
 //! engine then runs the pipeline again.
 
-mod buckets;
 mod reading;
 mod search;
 mod slots;
@@ -15,19 +14,18 @@ use std::fmt;
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Scalar};
 
-use self::buckets::BUCKET_SLOTS;
 use self::slots::{Apart, Keys, Slots};
 pub(super) use self::words::WordKeys;
 use super::dependent::CarriedKeys;
 use super::groups::See;
-use super::input::{Claims, TableForm, with_room};
+use super::input::{TableForm, with_room};
 use super::key_count::KeyCount;
 use super::{Input, declare, group_pointer, word_pointer};
 use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{hash_keys, is_wide, low_bits, spread};
-use crate::program::{Fill, Growth, SlotCount, TableGrowth};
+use crate::program::{Fill, Growth, TableGrowth};
 use crate::table::packed::{OCCUPIED, pack};
 use crate::table::stored::StoredColumn;
 use crate::table::together::key_hash;
@@ -67,8 +65,6 @@ pub struct KeyTable {
     head: u32,
     /// What a slot has where its entry is not.
     apart: Option<Apart>,
-    /// Slots are in buckets, each with a latch.
-    in_buckets: bool,
     /// State that counts the keys.
     pub count: usize,
     /// How many of the slots may be taken.
@@ -88,7 +84,6 @@ impl fmt::Display for KeyTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.keys {
             Keys::Packed(_) => "hash, packed keys",
-            Keys::Stored(_) if self.in_buckets => "hash, stored keys in buckets",
             Keys::Stored(_) => "hash, stored keys",
             Keys::Words(_) => "hash, keys of words",
         })?;
@@ -113,16 +108,6 @@ pub(super) struct KeyWord {
 pub(crate) struct Hashing {
     pub function: HashFunction,
     pub mapping: HashMapping,
-}
-
-impl HashMapping {
-    /// How many slots a table may have.
-    fn slot_count(self) -> SlotCount {
-        match self {
-            HashMapping::Mask => SlotCount::PowerOfTwo,
-            HashMapping::MultiplyHigh | HashMapping::Modulo => SlotCount::Any,
-        }
-    }
 }
 
 /// What a probe works on.
@@ -167,10 +152,8 @@ impl KeyTable {
             Some(_) => None,
             None => Some(input.claims(columns)?),
         };
-        let in_buckets = matches!(claims, Some(Claims::Bucket));
-        let bucket = if in_buckets { BUCKET_SLOTS.into() } else { 1 };
         let least = if input.is_serial { LEAST_SLOTS } else { LEAST_SHARED_SLOTS };
-        let growth = TableGrowth { count, fill, slots: hashing.mapping.slot_count(), least, bucket };
+        let growth = TableGrowth { count, fill, least };
         let class = states.class(slots, Growth::Table(growth));
         let Slots { state, stride, head, apart, keys } =
             Slots::plan(columns, (packed, claims), words, input, (class, states))?;
@@ -185,7 +168,6 @@ impl KeyTable {
             stride,
             head,
             apart,
-            in_buckets,
             count,
             fill,
             hashing,
@@ -313,9 +295,6 @@ impl KeyTable {
         again: bool,
         see: &mut See<'_>,
     ) {
-        if self.in_buckets && again {
-            return self.look_ahead_in_bucket(cx, (word, capacity), see);
-        }
         let slot = self.home(cx, word.hash, capacity);
         let pointer = self.entry(cx, slot);
         let entry = cx.builder.load(pointer);
@@ -355,9 +334,6 @@ impl KeyTable {
     ) -> Result<Probe, Unsupported> {
         match &self.keys {
             Keys::Packed(_) => self.probe_packed(cx, count, word, carried),
-            Keys::Stored(stored) if self.in_buckets => {
-                self.probe_buckets(cx, count, (stored, values, carried), word)
-            }
             Keys::Stored(stored) => self.probe_stored(cx, count, (stored, values, carried), word),
             Keys::Words(words) => self.probe_words(cx, count, (*words, values, carried), word),
         }
@@ -390,32 +366,21 @@ impl KeyTable {
 
     /// The address of a slot's words.
     pub fn words(&self, cx: &mut Context<'_>, slot: V) -> V {
-        if let Some(Apart { state, stride, head }) = self.apart {
-            let record = group_pointer(cx, state, stride, slot);
-            return if head > 0 { word_pointer(cx, record, head) } else { record };
+        if let Some(Apart { state, stride }) = self.apart {
+            return group_pointer(cx, state, stride, slot);
         }
         let entry = self.entry(cx, slot);
         word_pointer(cx, entry, self.head)
     }
 
-    /// The slot (`i64`) where the search for a hash begins in a table of so many: in buckets the first one of a bucket.
-    fn home(&self, cx: &mut Context<'_>, hash: V, capacity: V) -> V {
-        let slot = self.first_slot(cx, hash, capacity);
-        if !self.in_buckets {
-            return slot;
-        }
-        let mask = cx.builder.i64(-i64::from(BUCKET_SLOTS));
-        cx.builder.and(slot, mask)
-    }
-
     /// The slot (`i64`) that a hash belongs to among so many. By [`HashMapping::MultiplyHigh`] its number is the same
     /// share of all slots as the hash is of all hashes (Lemire 2016). So keys that agree in the highest bits of their hashes are
     /// neighbours in a table of any size ([`KeyTable::part`]).
-    fn first_slot(&self, cx: &mut Context<'_>, hash: V, capacity: V) -> V {
+    fn home(&self, cx: &mut Context<'_>, hash: V, capacity: V) -> V {
         let Hashing { function, mapping } = self.hashing;
         let hash = match mapping {
             HashMapping::MultiplyHigh => hash,
-            HashMapping::Mask | HashMapping::Modulo => low_bits(cx, function, hash),
+            HashMapping::Modulo => low_bits(cx, function, hash),
         };
         let b = &mut *cx.builder;
         let slots = b.bitcast(capacity, Scalar::U64);
@@ -425,11 +390,6 @@ impl KeyTable {
                 let high = b.binary(BinaryOp::Shr, hash, half);
                 let product = b.mul(high, slots);
                 b.binary(BinaryOp::Shr, product, half)
-            }
-            HashMapping::Mask => {
-                let one = b.u64(1);
-                let mask = b.sub(slots, one);
-                b.and(hash, mask)
             }
             HashMapping::Modulo => b.binary(BinaryOp::Rem, hash, slots),
         };

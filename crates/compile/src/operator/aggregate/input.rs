@@ -139,7 +139,6 @@ impl Input<'_> {
             }
         };
         Ok(match (claims, words) {
-            (KeyClaims::Bucket, _) => Claims::Bucket,
             (KeyClaims::Words, Some(words)) => Claims::Words(words),
             // What one table has words for may be too wide in another.
             (KeyClaims::Words | KeyClaims::Latch, _) => Claims::Latch,
@@ -166,15 +165,11 @@ impl Input<'_> {
     }
 
     /// Where the slots of the aggregation's hash tables have keys that are stored.
-    pub(super) fn slot_layout(&self, is_of_buckets: bool) -> Result<SlotLayout, Unsupported> {
+    pub(super) fn slot_layout(&self) -> Result<SlotLayout, Unsupported> {
         if let Some(layout) = self.slot_layout.get() {
             return Ok(*layout);
         }
         let rule = match self.is_serial {
-            _ if is_of_buckets => (
-                SlotLayout::Beside,
-                "the entries of a bucket are apart, and what has an entry is looked at as a whole",
-            ),
             true => (SlotLayout::Beside, "a key that is compared lies in the cache line that was looked at"),
             false => (SlotLayout::Apart, "threads of a warp look at entries only"),
         };
@@ -190,8 +185,6 @@ pub(super) enum Claims {
     Latch,
     /// Word by word.
     Words(WordKeys),
-    /// Under a latch of the slot's bucket.
-    Bucket,
 }
 
 /// A hash table before its slots.

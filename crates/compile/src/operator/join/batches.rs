@@ -11,7 +11,7 @@ use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
 use crate::operator::roles::{BatchLookUps, BegunSearch, Next};
 use crate::plan::JoinKind;
-use crate::table::index::Begun;
+use crate::table::index::{Begun, Search};
 
 impl BatchLookUps for JoinOperator {
     fn lacks(&self) -> Option<&'static str> {
@@ -85,7 +85,7 @@ impl BatchLookUps for JoinOperator {
     }
 
     fn go_on_with(&self, cx: &mut Context<'_>, number: V, next: &mut Next<'_>) -> Result<(), Unsupported> {
-        let search = self.index.search_found(cx, number);
+        let search = Search { cursor: cx.builder.var_of("cursor", number) };
         self.matches_of(cx, search, next)
     }
 }

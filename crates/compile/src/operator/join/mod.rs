@@ -15,7 +15,6 @@ mod buckets;
 mod build;
 mod codes;
 mod expand;
-mod look_ups;
 mod mark;
 mod parts;
 mod place;

@@ -14,7 +14,7 @@ use crate::layout::ColumnInfo;
 use crate::lower::{lower, lower_condition};
 use crate::operator::Flow;
 use crate::operator::key_texts::KeySearch;
-use crate::operator::roles::{BatchLookUps, Expansion, LookUps, Next, Step};
+use crate::operator::roles::{BatchLookUps, Expansion, Next, Step};
 use crate::plan::JoinKind;
 use crate::table::index::Search;
 use crate::table::joined::Joined;
@@ -91,16 +91,8 @@ impl Step for Probe {
         true
     }
 
-    fn look_ups(&self) -> Option<&dyn LookUps> {
-        Some(&*self.0)
-    }
-
     fn batch_look_ups(&self) -> Option<&dyn BatchLookUps> {
         Some(&*self.0)
-    }
-
-    fn bytes_searched(&self) -> u64 {
-        self.0.bytes_searched(self.0.build_bound)
     }
 
     fn drops(&self) -> bool {
@@ -138,11 +130,6 @@ impl JoinOperator {
                 Err(Unsupported::internal("the build side's rows inside a pipeline"))
             }
         }
-    }
-
-    /// Whether a pair goes on with the columns of its match, and a row without one goes nowhere.
-    pub(super) fn gives_matches_alone(&self) -> bool {
-        self.index.unique && matches!(self.kind, JoinKind::Inner | JoinKind::BuildOuter)
     }
 
     /// What a search reads: adds the states; the columns of the probe side.

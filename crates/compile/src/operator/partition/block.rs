@@ -6,26 +6,22 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Scalar};
 
 use super::held::{HeldRow, HeldValue, Stage};
-use super::ranks::WarpRanks;
 use super::write::IntoParts;
 use crate::context::{Context, Status, Unsupported};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job};
-use crate::primitives::partition::{BlockParts, Layout};
-use crate::variant::axes::PartRanks;
+use crate::primitives::partition::{BlockParts, Shares};
 
 /// A block, whose rows take places together.
 pub(super) struct BlockEmitter<'s> {
     plan: &'s IntoParts,
     needed: &'s BTreeSet<usize>,
-    layout: Layout,
+    shares: Shares,
     cursors: V,
     block: BlockParts,
     /// Of each row that a thread has at once: its part + 1, or 0 where there is none, and its rank; both `u32`.
     places: Vec<(Var, Var)>,
     held: Vec<HeldRow>,
-    /// What a warp keeps in mind, where it takes ranks for its lanes.
-    ranks: Option<WarpRanks>,
     /// Rows for which the thread took places, `u64`, and the end of these, `u32`.
     rows: Var,
     end: Var,
@@ -33,25 +29,22 @@ pub(super) struct BlockEmitter<'s> {
 
 impl<'s> BlockEmitter<'s> {
     pub(super) fn begin(plan: &'s IntoParts, cx: &mut Context<'_>, job: &Job<'s>) -> BlockEmitter<'s> {
-        let (layout, cursors) = (plan.store.layout(cx), plan.store.cursors(cx));
+        let (shares, cursors) = (plan.store.shares(cx), plan.store.cursors(cx));
         let block = BlockParts::begin(cx.builder, plan.store.parts);
         cx.builder.barrier();
         let rows_at_once = if job.flags { cx.shape.rows_per_thread } else { 1 };
         let b = &mut *cx.builder;
         let places = (0..rows_at_once).map(|_| (b.var("part", Scalar::U32), b.var("rank", Scalar::U32)));
         let places = places.collect();
-        let ranks = (plan.ranks == PartRanks::Warp).then(|| WarpRanks::begin(cx));
-        let b = &mut *cx.builder;
         let (none, zero) = (b.u64(0), b.u32(0));
         BlockEmitter {
             plan,
             needed: job.needed,
-            layout,
+            shares,
             cursors,
             block,
             places,
             held: Vec::new(),
-            ranks,
             rows: b.var_of("part_rows", none),
             end: b.var_of("part_end", zero),
         }
@@ -64,7 +57,7 @@ impl<'s> BlockEmitter<'s> {
         let stage = self.held.first().and_then(|row| Stage::declare(cx, row, (rows, store)));
         self.each(cx, |cx, part, rank, row| {
             let rank = cx.builder.read(rank);
-            let (place, exists) = self.block.place(cx.builder, &self.layout, (part, rank));
+            let (place, exists) = self.block.place(cx.builder, &self.shares, (part, rank));
             if let Some(stage) = &stage {
                 let position = self.block.position(cx.builder, (part, rank));
                 return stage.put(cx, position, row, (place, exists));
@@ -89,20 +82,11 @@ impl<'s> BlockEmitter<'s> {
 
     /// Counts the thread's rows, which get their ranks.
     fn rank(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
-        let Some(ranks) = &self.ranks else {
-            return self.each(cx, |cx, part, rank, _| {
-                let one = cx.builder.u32(1);
-                let own = self.block.rank(cx.builder, (part, one));
-                cx.builder.assign(rank, own);
-                Ok(())
-            });
-        };
-        for ((part, rank), turn) in self.places.iter().zip(0..) {
-            let part = cx.builder.read(*part);
-            let own = ranks.rank(cx, &self.block, (part, turn));
-            cx.builder.assign(*rank, own);
-        }
-        Ok(())
+        self.each(cx, |cx, part, rank, _| {
+            let own = self.block.rank(cx.builder, part);
+            cx.builder.assign(rank, own);
+            Ok(())
+        })
     }
 
     /// Emits `body` for each row of the thread that there is, with its part (`u32`), rank and values.
@@ -162,7 +146,7 @@ impl Emitter for BlockEmitter<'_> {
     fn end_round(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         self.rank(cx)?;
         cx.builder.barrier();
-        self.block.take(cx.builder, &self.layout, self.cursors, |b, taken| {
+        self.block.take(cx.builder, &self.shares, self.cursors, |b, taken| {
             let (rows, more) = (b.read(self.rows), b.convert(taken.rows, Scalar::U64));
             let rows = b.add(rows, more);
             b.assign(self.rows, rows);

@@ -351,10 +351,9 @@ impl Source for DistinctRows {
 impl Parts for DistinctRows {
     /// One of each part.
     fn pieces(&self, cx: &mut Context<'_>) -> Pieces {
-        let shares = self.store.shares(cx);
         let b = &mut *cx.builder;
         let (count, one, none) = (b.u32(self.store.parts), b.u32(1), b.u32(0));
-        Pieces { count, shares: one, of_parts: count, of_others: none, most: shares.part_places }
+        Pieces { count, shares: one, of_parts: count, of_others: none }
     }
 
     /// The groups are found here: a launch that is told to work on some of the rows finds those of the same places whatever it is told.

@@ -8,37 +8,28 @@
 //! everything behind it stays as it is.
 //!
 //! An answer never depends on the order of rows. So parts have a fixed share of the places, and what a part has no place for
-//! goes to places that are for any ([`primitives::partition`](crate::primitives::partition)). Or a kernel before counts the rows of
-//! each part ([`count`]), and a prefix sum over these counts says where each begins ([`layout`]).
+//! goes to places that are for any ([`primitives::partition`](crate::primitives::partition)).
 
 mod block;
-mod count;
 mod distinct;
 mod held;
-mod layout;
-mod ranges;
-mod ranks;
 mod read;
 mod worker;
 mod write;
 
-pub(crate) use self::count::CountParts;
 pub(crate) use self::distinct::{DistinctRows, OwnTables};
-pub(crate) use self::layout::choose_layout;
-pub(crate) use self::ranks::choose_ranks;
 pub(crate) use self::read::PartRows;
 pub(crate) use self::write::IntoParts;
 use crate::context::{Argument, Context, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::primitives::partition::{
-    BlockParts, CURSOR_STRIDE, Layout, MOST_PLACES, PLACES_OF, PLACES_OF_OVERFLOW, Shares,
+    BlockParts, CURSOR_STRIDE, MOST_PLACES, PLACES_OF, PLACES_OF_OVERFLOW, Shares,
 };
 use crate::program::{Growth, States};
 use crate::shape::LaunchShape;
 use crate::table::stored::StoredColumn;
 use crate::types::DataType;
-use crate::variant::axes::PartLayout;
 
 use std::fmt;
 
@@ -64,7 +55,7 @@ pub struct PartStore {
     class: usize,
     /// State of [`CURSOR_STRIDE`] `u32` a part, and as many for the overflow: the first counts the places that are taken.
     cursors: usize,
-    /// State that counts the places that all rows may need, one `u64`. Where parts follow each other it counts the rows.
+    /// State that counts the places that all rows may need, one `u64`.
     wanted: usize,
     /// State of one `u64`: the end of the places that are taken.
     end: usize,
@@ -77,8 +68,6 @@ pub struct PartStore {
     /// Of keys that are not one word: state of the hash of each row's, one `u64` a place. On a CPU, where texts among them are copied
     /// beside each other.
     hashes: Option<usize>,
-    /// Where parts follow each other: state of one `u32` a part, and one more. First the rows of each, then the rows of those before it.
-    starts: Option<usize>,
 }
 
 /// Parts from which on a block finds places for as many rows at a time as its threads can: of few rows each part has one or none.
@@ -160,20 +149,13 @@ impl PartStore {
     pub(crate) fn plan(
         columns: &[ColumnInfo],
         size: PartSize,
-        (parts, layout): (u64, PartLayout),
+        parts: u64,
         shape: &LaunchShape,
         states: &mut States,
     ) -> Result<PartStore, Unsupported> {
         let wanted = states.counter("wanted_places");
         let rows = if size.is_exact { size.row_bound } else { size.row_bound.min(INITIAL_ROWS) };
-        let initial = match layout {
-            PartLayout::Shares => places(rows.saturating_add(spare(parts, shape))),
-            PartLayout::Histogram => rows.max(1),
-        };
-        let starts = (layout == PartLayout::Histogram).then(|| {
-            let class = states.class(parts + 1, Growth::Fixed);
-            states.state("part_starts", 4, class)
-        });
+        let initial = places(rows.saturating_add(spare(parts, shape)));
         let class = states.class(initial, Growth::Counted(wanted));
         let columns = columns.iter().map(|info| StoredColumn::plan(info, class, states));
         let columns = columns.collect::<Result<_, _>>()?;
@@ -190,9 +172,8 @@ impl PartStore {
             end: states.counter("part_end"),
             rows: states.counter("part_rows"),
             fills: states.state("chunk_rows", 1, class),
-            has_chunks: shape.is_serial() && layout == PartLayout::Shares,
+            has_chunks: shape.is_serial(),
             hashes: None,
-            starts,
         })
     }
 
@@ -230,19 +211,11 @@ impl PartStore {
         self.hashes
     }
 
-    /// Where parts are that have shares of the places.
+    /// Where the parts are.
     fn shares(&self, cx: &mut Context<'_>) -> Shares {
         let capacity = self.capacity(cx);
         let chunk = if cx.shape.is_serial() { CHUNK } else { 1 };
         Shares::of(cx.builder, capacity, self.parts, chunk)
-    }
-
-    /// Where the parts are.
-    fn layout(&self, cx: &mut Context<'_>) -> Layout {
-        match self.starts(cx) {
-            Some(starts) => Layout::Starts(starts),
-            None => Layout::Shares(self.shares(cx)),
-        }
     }
 
     /// How many places there are, `i64`.

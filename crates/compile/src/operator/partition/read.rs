@@ -1,14 +1,13 @@
-//! Rows in parts, part after part, as a source. Where parts follow each other, [`ranges`](super::ranges) has the pieces.
+//! Rows in parts, part after part, as a source.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Builtin, Scalar};
+use kelpie_kir::{BinaryOp, Builder, Builtin, Scalar};
 
 use super::distinct::OwnTables;
-use super::ranges::{Ranges, share_of};
 use super::{CHUNK, CHUNK_SHIFT, PartStore};
 use crate::context::{Context, Unsupported};
 use crate::layout::ColumnInfo;
@@ -18,7 +17,7 @@ use crate::program::RowCount;
 use crate::table::joined::Joined;
 use crate::table::stored::StoredColumn;
 
-/// The rows, with places in between that have none, unless parts follow each other.
+/// The rows, with places in between that have none.
 #[derive(Debug)]
 pub(crate) struct PartRows {
     pub store: Arc<PartStore>,
@@ -39,18 +38,13 @@ impl Source for PartRows {
         RowCount::Counted(self.store.end)
     }
 
-    /// Whoever takes parts comes to all rows of one, in pieces.
-    fn has_every_row(&self) -> bool {
-        self.store.follows() && !self.in_blocks
-    }
-
     fn columns(&self) -> Vec<ColumnInfo> {
         self.store.infos()
     }
 
     /// A block comes to places with rows only; a worker to all of its chunks.
     fn is_speculative(&self) -> bool {
-        self.store.follows() || self.in_blocks && !self.store.has_chunks
+        self.in_blocks && !self.store.has_chunks
     }
 
     /// A CPU's chunk notes how many rows it has. Otherwise the rows of a part are those before its cursor.
@@ -65,7 +59,7 @@ impl Source for PartRows {
             let within = b.convert(within, Scalar::U8);
             return Some(b.lt(within, fill));
         }
-        if self.in_blocks || self.store.follows() {
+        if self.in_blocks {
             return None;
         }
         let (layout, cursors) = (self.store.shares(cx), self.store.cursors(cx));
@@ -103,9 +97,6 @@ impl Source for PartRows {
 impl Parts for PartRows {
     /// Each block has as many pieces as another, where parts have as many rows: there are no more of them than blocks, or one a part.
     fn pieces(&self, cx: &mut Context<'_>) -> Pieces {
-        if let Some(starts) = self.store.starts(cx) {
-            return Ranges { starts, parts: self.store.parts }.pieces(cx);
-        }
         let layout = self.store.shares(cx);
         let overflow = cx.builder.u32(self.store.parts);
         let asked = self.asked(cx, overflow);
@@ -117,13 +108,10 @@ impl Parts for PartRows {
         let of_parts = b.mul(shares, used);
         let of_others = b.binary(BinaryOp::Min, blocks, rows);
         let count = b.add(of_parts, of_others);
-        Pieces { count, shares, of_parts, of_others, most: layout.part_places }
+        Pieces { count, shares, of_parts, of_others }
     }
 
     fn piece(&self, cx: &mut Context<'_>, pieces: &Pieces, number: V) -> Result<Piece, Unsupported> {
-        if let Some(starts) = self.store.starts(cx) {
-            return Ok(Ranges { starts, parts: self.store.parts }.piece(cx, pieces, number));
-        }
         let layout = self.store.shares(cx);
         let b = &mut *cx.builder;
         let is_other = b.ge(number, pieces.of_parts);
@@ -172,4 +160,18 @@ impl PartRows {
         let most = b.select(is_overflow, layout.overflow_places, layout.part_places);
         b.binary(BinaryOp::Min, asked, most)
     }
+}
+
+/// The first place of a share, by number, of `rows` places from `start` on, of so many shares (all `u32`), and its end (both `i64`).
+fn share_of(b: &mut Builder, (start, rows): (V, V), (share, shares): (V, V)) -> (V, V) {
+    let mut wide = |value| b.convert(value, Scalar::I64);
+    let (start, rows, share, shares) = (wide(start), wide(rows), wide(share), wide(shares));
+    let one = b.i64(1);
+    let (shares, next) = (b.binary(BinaryOp::Max, shares, one), b.add(share, one));
+    let mut place = |share| {
+        let before = b.mul(rows, share);
+        let before = b.div(before, shares);
+        b.add(start, before)
+    };
+    (place(share), place(next))
 }

@@ -13,7 +13,7 @@ use crate::operator::Flow;
 use crate::operator::aggregate::threads::{clear, for_each};
 use crate::operator::aggregate::word_pointer;
 use crate::operator::roles::{Emitter, Job};
-use crate::primitives::partition::{Shares, Starts, cursor};
+use crate::primitives::partition::{Shares, cursor};
 use crate::table::stored::LINE_BYTES;
 
 /// Bytes that a part's texts take at a time.
@@ -24,7 +24,7 @@ pub(super) struct WorkerEmitter<'s> {
     plan: &'s IntoParts,
     needed: &'s BTreeSet<usize>,
     cursors: V,
-    places: Places,
+    chunks: Chunks,
     /// Rows, `u64`.
     rows: Var,
     /// The end of its places, `u32`.
@@ -36,14 +36,6 @@ pub(super) struct WorkerEmitter<'s> {
     sight: V,
     /// Where texts are copied: `ptr<shared, u64>`, of each part the place of the next one and the end of the memory for them.
     texts: Option<V>,
-}
-
-/// Where a worker finds places.
-enum Places {
-    /// In chunks of each part's share.
-    Chunks(Chunks),
-    /// From where each part begins, one a row: what is left of chunks would be gaps.
-    Rows(Starts),
 }
 
 /// The chunks of a worker.
@@ -84,10 +76,7 @@ impl Chunks {
 impl<'s> WorkerEmitter<'s> {
     pub(super) fn begin(plan: &'s IntoParts, cx: &mut Context<'_>, job: &Job<'s>) -> WorkerEmitter<'s> {
         let parts = plan.store.parts;
-        let places = match plan.store.starts(cx) {
-            Some(starts) => Places::Rows(starts),
-            None => Places::Chunks(Chunks::begin(&plan.store, cx)),
-        };
+        let chunks = Chunks::begin(&plan.store, cx);
         let sight = cx.builder.shared("sight", Pointee::Scalar(Scalar::U64), 1);
         let texts = plan.store.hashes.map(|_| {
             let texts = cx.builder.shared("text_places", Pointee::Scalar(Scalar::U64), 2 * parts);
@@ -101,7 +90,7 @@ impl<'s> WorkerEmitter<'s> {
             plan,
             needed: job.needed,
             cursors,
-            places,
+            chunks,
             rows: b.var_of("part_rows", none),
             end: b.var_of("part_end", zero),
             lacks: b.var_of("lacks_places", no),
@@ -114,8 +103,8 @@ impl<'s> WorkerEmitter<'s> {
     /// Takes a chunk for a part: its first place into `place`, and into `fits` whether there was one. All of the chunk is looked at:
     /// rows of a part come one now and then, and a processor waits for the memory of each that is not in its cache, as stores are done in
     /// order; for loads it waits together.
-    fn take_chunk(&self, cx: &mut Context<'_>, (chunks, part): (Chunks, V), (place, fits): (Var, Var)) {
-        let Chunks { shares, fills, .. } = chunks;
+    fn take_chunk(&self, cx: &mut Context<'_>, part: V, (place, fits): (Var, Var)) {
+        let Chunks { shares, fills, .. } = self.chunks;
         let b = &mut *cx.builder;
         let own = cursor(b, self.cursors, part);
         let chunk = b.u32(CHUNK);
@@ -195,37 +184,18 @@ impl<'s> WorkerEmitter<'s> {
 
     /// The worker's next place of a part (`u32`), or one of a new chunk: into `place`, and into `fits` whether there is one. Where the next
     /// place is kept.
-    fn next_of_chunk(&self, cx: &mut Context<'_>, (chunks, part): (Chunks, V), to: (Var, Var)) -> V {
+    fn next_of_chunk(&self, cx: &mut Context<'_>, part: V, to: (Var, Var)) -> V {
         let b = &mut *cx.builder;
-        let own = b.offset(chunks.next, part);
+        let own = b.offset(self.chunks.next, part);
         let current = b.load(own);
         b.assign(to.0, current);
         let (mask, zero) = (b.u32(CHUNK - 1), b.u32(0));
         let rest = b.and(current, mask);
         let is_at_end = b.eq(rest, zero);
         b.begin_if(is_at_end);
-        self.take_chunk(cx, (chunks, part), to);
+        self.take_chunk(cx, part, to);
         cx.builder.end();
         own
-    }
-
-    /// The next place of a part that follows another (`u32`): likewise.
-    fn next_of_part(&self, cx: &mut Context<'_>, (starts, part): (&Starts, V), (place, fits): (Var, Var)) {
-        let b = &mut *cx.builder;
-        let (own, one) = (cursor(b, self.cursors, part), b.u32(1));
-        let before = b.atomic(AtomicOp::Add, own, one, Scope::Device);
-        let start = starts.start(b, part);
-        let next = b.add(start, before);
-        b.assign(place, next);
-        let has_room = b.lt(next, starts.places);
-        b.assign(fits, has_room);
-        b.begin_if(has_room);
-        let (after, end) = (b.add(next, one), b.read(self.end));
-        let end = b.binary(BinaryOp::Max, end, after);
-        b.assign(self.end, end);
-        b.begin_else();
-        b.report(Status::Grow as u32);
-        b.end();
     }
 
     fn write(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
@@ -234,13 +204,7 @@ impl<'s> WorkerEmitter<'s> {
         let b = &mut *cx.builder;
         let (zero, yes) = (b.u32(0), b.bool(true));
         let (place, fits) = (b.var_of("place", zero), b.var_of("fits", yes));
-        let own = match &self.places {
-            Places::Chunks(chunks) => Some(self.next_of_chunk(cx, (*chunks, part), (place, fits))),
-            Places::Rows(starts) => {
-                self.next_of_part(cx, (starts, part), (place, fits));
-                None
-            }
-        };
+        let own = self.next_of_chunk(cx, part, (place, fits));
         let fits = cx.builder.read(fits);
         cx.begin_if(fits);
         let place = cx.builder.read(place);
@@ -261,10 +225,8 @@ impl<'s> WorkerEmitter<'s> {
         }
         let b = &mut *cx.builder;
         let one = b.u32(1);
-        if let Some(own) = own {
-            let after = b.add(place, one);
-            b.store(own, after);
-        }
+        let after = b.add(place, one);
+        b.store(own, after);
         let (rows, one) = (b.read(self.rows), b.u64(1));
         let rows = b.add(rows, one);
         b.assign(self.rows, rows);
@@ -288,17 +250,12 @@ impl Emitter for WorkerEmitter<'_> {
 
     fn end(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         let store = &self.plan.store;
-        if let Places::Chunks(chunks) = self.places {
-            chunks.close(cx, store.parts);
-        }
+        self.chunks.close(cx, store.parts);
         let b = &mut *cx.builder;
         let seen = b.read(self.seen);
         b.store(self.sight, seen);
         let (rows, end) = (b.read(self.rows), b.read(self.end));
         store.count(cx, rows, end);
-        if store.follows() {
-            return Ok(());
-        }
         // Places that it leaves in chunks; and where there were too few, more than there are: it has not seen all of its rows.
         let capacity = store.capacity(cx);
         let wanted = PartStore::counter(cx, store.wanted);

@@ -19,7 +19,6 @@ use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::primitives::partition::{PLACES_OF, PLACES_OF_OVERFLOW};
 use crate::program::{HostAction, Task, When};
 use crate::table::stored::StoredColumn;
-use crate::variant::axes::PartRanks;
 
 /// Brings rows into the parts in which an aggregation or a join then reads them.
 #[derive(Debug)]
@@ -27,8 +26,6 @@ pub(crate) struct IntoParts {
     pub store: Arc<PartStore>,
     /// What gives a row its part.
     pub by: Arc<dyn RowParts>,
-    /// Who takes ranks in a block.
-    pub ranks: PartRanks,
 }
 
 impl fmt::Display for IntoParts {
@@ -47,8 +44,7 @@ impl Sink for IntoParts {
         let around = HostAction::each(When::OnGrow, vec![store.class], Task::Grow);
         let mut zeroed = vec![store.cursors, store.end, store.rows];
         zeroed.extend(store.has_chunks.then_some(store.fills));
-        // Where parts follow each other, the kernel before has counted them.
-        zeroed.extend((!store.follows()).then_some(store.wanted));
+        zeroed.push(store.wanted);
         Needs { zeroed, produced: Some(store.rows), around }
     }
 
@@ -106,16 +102,13 @@ impl PartStore {
     pub(super) fn count(&self, cx: &mut Context<'_>, rows: V, end: V) {
         let [all, last] = [self.rows, self.end].map(|state| Self::counter(cx, state));
         cx.builder.atomic_discard(AtomicOp::Add, all, rows, Scope::Device);
-        if !self.follows() {
-            let wanted = Self::counter(cx, self.wanted);
-            let b = &mut *cx.builder;
-            let (places, of, one) = (b.u64(PLACES_OF), b.u64(PLACES_OF_OVERFLOW), b.u64(1));
-            let places = b.mul(rows, places);
-            let places = b.div(places, of);
-            let places = b.add(places, one);
-            b.atomic_discard(AtomicOp::Add, wanted, places, Scope::Device);
-        }
+        let wanted = Self::counter(cx, self.wanted);
         let b = &mut *cx.builder;
+        let (places, of, one) = (b.u64(PLACES_OF), b.u64(PLACES_OF_OVERFLOW), b.u64(1));
+        let places = b.mul(rows, places);
+        let places = b.div(places, of);
+        let places = b.add(places, one);
+        b.atomic_discard(AtomicOp::Add, wanted, places, Scope::Device);
         let end = b.convert(end, Scalar::U64);
         b.atomic_discard(AtomicOp::Max, last, end, Scope::Device);
     }

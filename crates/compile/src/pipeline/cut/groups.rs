@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::delivery::{Grouped, Wanted};
 use super::dependence::Dependences;
-use super::partition::lacks_twice;
 use super::strides::Stored;
 use super::{Cut, Open, OpenRows, computes};
 use crate::MicroModel;
@@ -19,7 +18,7 @@ use crate::operator::aggregate::{
     AddToGroups, AggregateOperator, GroupCells, Groups, Input, KnownKeys, ReduceSums, TableSize, are_carried,
     lacks_strides, rule_of_parts, scattered_table, suits_slices,
 };
-use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore, choose_layout, choose_ranks};
+use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore};
 use crate::operator::project::Project;
 use crate::operator::roles::Source;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
@@ -213,10 +212,8 @@ impl Cut<'_> {
         let (size, bound) = (part_size(&rows), rows.bound());
         let name = format!("aggregate{}", self.next_aggregate);
         let site = Site { chooser: self.chooser, name: &name };
-        let ranks = choose_ranks(self.shape, site)?;
-        let layout = choose_layout(site, lacks_twice(&rows))?;
         let states = self.states.of(Purpose::Store);
-        let store = PartStore::plan(infos, size, (parts.0, layout), self.shape, states)?;
+        let store = PartStore::plan(infos, size, parts.0, self.shape, states)?;
         rows.project(exprs.to_vec());
         let dependences = rows.dependences.clone();
         let source = |store: Arc<PartStore>, in_blocks, beyond| {
@@ -242,7 +239,7 @@ impl Cut<'_> {
         let delivered = self.delivery(&store, &groups, (site, lacks), (bound, parts))?;
         let beyond = delivered.as_ref().map(|(tables, _)| Arc::clone(tables));
         let stored = source(Arc::clone(&store), groups.takes_parts(), beyond);
-        let sink = IntoParts { store, by: Arc::<AggregateOperator>::clone(&groups), ranks };
+        let sink = IntoParts { store, by: Arc::<AggregateOperator>::clone(&groups) };
         self.close_in_parts(rows.branches, sink);
         self.add_to_groups(stored, (&groups, hashes));
         Ok(Grouped { groups, delivered: delivered.map(|(_, rows)| rows) })

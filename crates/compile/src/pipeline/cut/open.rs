@@ -94,30 +94,6 @@ impl Open {
         std::mem::take(&mut self.before).into_iter().map(open).collect()
     }
 
-    /// Why its rows cannot come twice, if they cannot.
-    pub(super) fn lacks_twice(&self) -> Option<&'static str> {
-        let is_chained = !self.before.is_empty();
-        is_chained
-            .then_some("rows come block by block from the pipeline before, which stores them for one alone")
-    }
-
-    /// Another pipeline with the same rows, which runs before it: the order of a sorted source is made for that one.
-    pub(super) fn once_before(&mut self) -> Open {
-        let Open { source, steps, prunes, skips, .. } = self;
-        Open {
-            before: Vec::new(),
-            cuts: Vec::new(),
-            source: Arc::clone(source),
-            steps: steps.clone(),
-            bound: self.bound,
-            shared_out: self.shared_out,
-            prunes: prunes.clone(),
-            skips: skips.clone(),
-            sorted: self.sorted.take(),
-            matched: self.matched,
-        }
-    }
-
     /// Nothing is delivered where a build side, whose rows are counted by the state `rows`, is empty.
     pub(super) fn skip_if_empty(&mut self, rows: usize) {
         self.before.iter_mut().for_each(|part| part.skips.push(rows));

@@ -11,12 +11,10 @@ use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::layout::ColumnInfo;
 use crate::operator::join::{BuildSideParts, JoinOperator, ProbeParts, Sides};
-use crate::operator::partition::{
-    CountParts, IntoParts, PartRows, PartSize, PartStore, RowParts, choose_layout, choose_ranks,
-};
+use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore, RowParts};
 use crate::plan::JoinKind;
 use crate::program::Purpose;
-use crate::variant::axes::{BuildParts, JoinParts, PartLayout, PartRanks};
+use crate::variant::axes::{BuildParts, JoinParts};
 use crate::variant::{Site, Variant};
 
 /// A place where a pipeline is cut, and goes on with its rows in parts.
@@ -26,7 +24,6 @@ pub(super) struct PartCut {
     pub(super) step: usize,
     store: Arc<PartStore>,
     by: Arc<dyn RowParts>,
-    ranks: PartRanks,
     /// An upper bound of the rows there.
     bound: u64,
     /// What [`Open::shared_out`] is there.
@@ -40,16 +37,11 @@ pub(super) struct SideParts {
     pub(super) build: u64,
     /// Of the probe side.
     pub(super) probe: u64,
-    /// Who gives rows their ranks in a part.
-    ranks: PartRanks,
-    /// How parts lie.
-    layout: PartLayout,
 }
 
 impl SideParts {
     /// Rows come as they are.
-    const OFF: SideParts =
-        SideParts { build: 1, probe: 1, ranks: PartRanks::Row, layout: PartLayout::Shares };
+    const OFF: SideParts = SideParts { build: 1, probe: 1 };
 }
 
 /// What a join knows of those that its rows come to in the same pipeline.
@@ -128,12 +120,8 @@ impl Cut<'_> {
             (BuildParts::On, Some(lacks)) => Err(lacks.clone()),
             _ => Ok(()),
         })?;
-        // Keys that may be frequent are looked up as they come.
-        let ranks = choose_ranks(self.shape, *site)?;
-        let lacks = lacks_twice(probe).or_else(|| lacks_twice(build).filter(|_| of_build == BuildParts::On));
-        let layout = choose_layout(*site, lacks)?;
         let build = if of_build == BuildParts::On { parts.0 } else { 1 };
-        Ok(SideParts { build, probe: parts.0, ranks, layout })
+        Ok(SideParts { build, probe: parts.0 })
     }
 
     /// Has the rows of the probe side come in parts to what follows.
@@ -143,7 +131,7 @@ impl Cut<'_> {
         operator: &Arc<JoinOperator>,
         sides: SideParts,
     ) -> Result<(), Unsupported> {
-        self.come_in_parts(rows, operator, (sides.probe, sides, Arc::new(ProbeParts(Arc::clone(operator)))))
+        self.come_in_parts(rows, operator, (sides.probe, Arc::new(ProbeParts(Arc::clone(operator)))))
     }
 
     /// The same of the build side.
@@ -154,24 +142,24 @@ impl Cut<'_> {
         sides: SideParts,
     ) -> Result<(), Unsupported> {
         let by = Arc::new(BuildSideParts(Arc::clone(operator)));
-        self.come_in_parts(rows, operator, (sides.build, sides, by))
+        self.come_in_parts(rows, operator, (sides.build, by))
     }
 
     fn come_in_parts(
         &mut self,
         OpenRows { branches, columns, .. }: &mut OpenRows,
         operator: &JoinOperator,
-        (parts, SideParts { ranks, layout, .. }, by): (u64, SideParts, Arc<dyn RowParts>),
+        (parts, by): (u64, Arc<dyn RowParts>),
     ) -> Result<(), Unsupported> {
         if parts < 2 {
             return Ok(());
         }
         for open in branches {
-            let store = self.plan_parts(columns, open, (parts, layout))?;
+            let store = self.plan_parts(columns, open, parts)?;
             let used = operator.index().parts_used(store.bits());
             let store = Arc::new(store.of_parts(u32::try_from(used).map_err(Unsupported::internal)?));
             let (step, bound, shared_out) = (open.steps.len(), open.bound, open.shared_out);
-            open.cuts.push(PartCut { step, store, by: Arc::clone(&by), ranks, bound, shared_out });
+            open.cuts.push(PartCut { step, store, by: Arc::clone(&by), bound, shared_out });
             // Whoever takes the parts sees any of the rows.
             open.shared_out = None;
         }
@@ -182,7 +170,7 @@ impl Cut<'_> {
         &mut self,
         columns: &[ColumnInfo],
         open: &Open,
-        parts: (u64, PartLayout),
+        parts: u64,
     ) -> Result<PartStore, Unsupported> {
         let states = self.states.of(Purpose::Store);
         PartStore::plan(columns, part_size(open), parts, self.shape, states)
@@ -206,27 +194,16 @@ impl Cut<'_> {
             };
             let mut front = std::mem::replace(open, rest);
             (front.bound, front.shared_out) = (cut.bound, cut.shared_out);
-            let PartCut { store, by, ranks, .. } = cut;
-            self.close_in_parts(vec![front], IntoParts { store, by, ranks });
+            let PartCut { store, by, .. } = cut;
+            self.close_in_parts(vec![front], IntoParts { store, by });
         }
     }
 
-    /// Ends open pipelines in parts. Where these follow each other, their rows are counted before.
+    /// Ends open pipelines in parts.
     pub(super) fn close_in_parts(&mut self, mut branches: Vec<Open>, sink: IntoParts) {
         branches.iter_mut().for_each(|open| self.cut_at_parts(open));
-        if sink.store.follows() {
-            let counted = branches.iter_mut().map(Open::once_before).collect();
-            let (store, by) = (Arc::clone(&sink.store), Arc::clone(&sink.by));
-            self.close(counted, Arc::new(CountParts { store, by }));
-        }
-        let around = sink.store.before_writing();
-        self.close_with(branches, Arc::new(sink), around);
+        self.close(branches, Arc::new(sink));
     }
-}
-
-/// Why rows cannot come twice, once to be counted, if they cannot.
-pub(super) fn lacks_twice(rows: &OpenRows) -> Option<&'static str> {
-    rows.branches.iter().find_map(Open::lacks_twice)
 }
 
 /// How many rows of a pipeline come into parts.

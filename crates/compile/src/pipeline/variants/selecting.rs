@@ -118,40 +118,7 @@ impl Facts<'_> {
         };
         let possible = of(true);
         let sieves = self.sieves(possible.as_ref().err().map(String::as_str))?;
-        let looked_up = match lacks {
-            Some(lacks) => Err(lacks.to_string()),
-            None => {
-                Trial::with_look_ups(self.pipeline, speculation, sieves == Sieves::On).and_then(|trial| {
-                    match self.points.at.first() {
-                        Some((at, _)) if *at <= trial.leading() => {
-                            Err("lanes exchange rows before they are looked up".into())
-                        }
-                        _ => Ok(trial),
-                    }
-                })
-            }
-        };
-        if self.first_look_ups(looked_up.as_ref().err())? == FirstLookUps::Together {
-            return Ok(looked_up);
-        }
         Ok(if sieves == Sieves::On { possible } else { of(false) })
-    }
-
-    /// Whether rows that a thread holds are looked up at once in the table that they come to first; `lacks`: why they cannot be.
-    fn first_look_ups(&self, lacks: Option<&String>) -> Result<FirstLookUps, Unsupported> {
-        if !self.pipeline.steps.iter().any(|step| step.look_ups().is_some()) {
-            return Ok(FirstLookUps::Row);
-        }
-        let first = self.pipeline.steps.iter().find(|step| step.look_ups().is_some());
-        let bytes = first.map_or(0, |step| step.bytes_searched());
-        // Measured on H100s and an H200 with slots and hash tables of all sizes that TPC-H and SSB have: docs/log/performance.md.
-        let level = FirstLookUps::Row;
-        let reason = "registers of several rows leave fewer warps, which hide the same loads";
-        let rule = ((level, reason), Some(format!("look-ups in about {}", estimate::bytes(bytes))));
-        self.environment.chooser.choose_by(self.site, rule, |value| match (value, lacks) {
-            (FirstLookUps::Together, Some(lacks)) => Err(lacks.clone()),
-            _ => Ok(()),
-        })
     }
 
     /// On a CPU: the steps by which batches of rows are looked up before one goes on, if they are.

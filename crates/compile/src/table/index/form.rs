@@ -6,7 +6,7 @@ use crate::calibration::Limit;
 use crate::context::Unsupported;
 use crate::layout::ColumnInfo;
 use crate::types::{DataType, Range};
-use crate::variant::axes::{EmptySlots, IndexForm, IndexRows, SlotClaims, SlotFill};
+use crate::variant::axes::{EmptySlots, IndexForm, IndexRows, SlotFill};
 use crate::variant::{Site, estimate};
 
 /// Most slots of a direct-addressed index: 4 GiB, of which a bitmap's 128 MiB are all that searches in vain look at.
@@ -136,15 +136,6 @@ pub(super) fn clears((slots, rows): (u64, u64), wants: Wants, site: Site<'_>) ->
         () => (EmptySlots::Cleared, "most slots have a row"),
     };
     Ok(site.choose(rule, |_| Ok(()))? == EmptySlots::Cleared)
-}
-
-/// Whether a slot of unique keys is looked at before it is claimed. Of keys that many rows have most slots are found taken.
-pub(super) fn claims(is_one: bool, site: Site<'_>) -> Result<SlotClaims, Unsupported> {
-    if !is_one {
-        return Ok(SlotClaims::Look);
-    }
-    let rule = (SlotClaims::Look, "what it is worth to claim slots at once was not measured");
-    site.choose(rule, |_| Ok(()))
 }
 
 /// The range of a key whose values can be slots, and how many these are; or what it lacks.

@@ -1,10 +1,10 @@
 //! A search in two parts, for batches of rows: where it begins is computed, and looked at, for all rows before the first goes on.
 
-use kelpie_kir::Scalar;
 use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{Scalar, Type};
 
 use super::{OpenTable, Start};
-use crate::context::{Context, Lowered, Unsupported};
+use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::table::rows::RowStore;
 
 /// Where a search has begun.
@@ -19,9 +19,13 @@ pub(crate) struct Begun {
 impl OpenTable {
     /// Begins the search for keys; and what is in the first slot (`u32`).
     pub(crate) fn begin(&self, cx: &mut Context<'_>, keys: &[Lowered], wide: &[bool]) -> (Begun, V) {
-        let begun = self.first_slot(cx, keys, wide);
-        let word = self.word_at(cx, begun.slot);
-        (begun, word)
+        let hash = self.hash(cx, keys, wide);
+        let start = self.start(cx, hash);
+        let slot = cx.builder.read(start.slot);
+        // A slot's number has fewer bits than a word, as a row's has.
+        let slot = cx.builder.convert(slot, Scalar::U32);
+        let words = cx.argument("slots", Type::global(Scalar::U32), Argument::State(self.words));
+        (Begun { slot, tag: start.tag }, cx.builder.element(words, slot))
     }
 
     /// As [`OpenTable::find`], from where the search has begun.

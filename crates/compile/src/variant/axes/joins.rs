@@ -154,24 +154,12 @@ axis!(
 );
 
 axis!(
-    /// How many rows are looked up at once: of a thread of a SIMT device in `pipeline/look_ups`, of a CPU's worker in `pipeline/batches`.
-    FirstLookUps, "first_look_ups", Chunk, "whether rows are looked up one by one, or those that a thread holds, or a batch of a CPU's worker, all at once before one goes on",
+    /// How many rows a CPU's worker looks up at once: `pipeline/batches`.
+    FirstLookUps, "first_look_ups", Chunk, "whether rows are looked up one by one, or those of a batch of a CPU's worker all at once before one goes on",
     {
         /// One by one, each when it has come through all before.
         Row = "row",
-        /// All at once; then they go on one by one. On a SIMT device in the table that comes first, where keys are numbers, in a hash
-        /// table at their first slots; on a CPU in each of the tables that come before rows become several.
+        /// All at once in each of the tables that come before rows become several; then they go on one by one.
         Together = "together",
-    }
-);
-
-axis!(
-    /// How rows of a build side come to a slot of a hash table that has one row a key: `table/probing`.
-    SlotClaims, "slot_claims", Plan, "whether a slot of a join's hash table is looked at before a row claims it",
-    {
-        /// A slot is looked at first, and claimed where it is empty.
-        Look = "look",
-        /// It is claimed at once; who fails has seen what it has.
-        Swap = "swap",
     }
 );

@@ -36,25 +36,3 @@ axis!(
         Worker = "worker",
     }
 );
-
-axis!(
-    /// Who gives rows of a block their ranks within their parts: `operator/partition/ranks`.
-    PartRanks, "part_ranks", Plan, "who gives the rows of a block their ranks within the parts that they are brought into",
-    {
-        /// Each row takes its own.
-        Row = "row",
-        /// A warp takes those of the part that it meets often, for all of its lanes.
-        Warp = "warp",
-    }
-);
-
-axis!(
-    /// How the rows of parts lie in their array: `operator/partition/layout`.
-    PartLayout, "part_layout", Plan, "how the parts that rows are brought into lie in their array",
-    {
-        /// Each has an equal share of the places, and rows that find none there go to places that are for any: rows are read once.
-        Shares = "shares",
-        /// One behind the other without gaps: a kernel before counts the rows of each.
-        Histogram = "histogram",
-    }
-);

@@ -38,33 +38,6 @@ axis!(
 );
 
 axis!(
-    /// What a GPU's caches are told of columns and results: `pipeline/variants`, `context/wide`.
-    CacheHints, "cache_hints", Chunk, "what the caches of a GPU are told of columns that are read, and of results that are written, once",
-    {
-        /// Nothing.
-        None = "none",
-        /// Columns of a table are given up first.
-        Loads = "loads",
-        /// Results are given up first.
-        Stores = "stores",
-        /// Both.
-        All = "all",
-    }
-);
-
-impl CacheHints {
-    /// Whether loads of columns have a hint.
-    pub(crate) fn of_loads(self) -> bool {
-        matches!(self, CacheHints::Loads | CacheHints::All)
-    }
-
-    /// Whether stores of a result have one.
-    pub(crate) fn of_stores(self) -> bool {
-        matches!(self, CacheHints::Stores | CacheHints::All)
-    }
-}
-
-axis!(
     /// How texts are searched for what a filter's pattern has between two `%`: `pipeline/text_search`.
     TextSearch, "text_search", Chunk, "whether texts that a filter matches are searched one by one or those of a batch as one run of bytes",
     {

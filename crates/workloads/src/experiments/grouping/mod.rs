@@ -153,7 +153,6 @@ impl Figure {
                 and("FNV-1a, modulo", &[("hash_function", "fnv1a"), ("hash_mapping", "modulo")]),
                 and("Murmur3, modulo", &[("hash_function", "murmur3"), ("hash_mapping", "modulo")]),
                 and("Murmur3, multiply-high", &[("hash_function", "murmur3")]),
-                and("multiply-shift, mask", &[("hash_function", "multiply_shift"), ("hash_mapping", "mask")]),
             ],
             Figure::Fill => ["25", "50", "75"]
                 .map(|fill| {

@@ -3,7 +3,7 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, Scope};
 
-use super::{BUCKET_SLOTS, BUSY, EMPTY, KeyCount, KeyTable, KeyWord, LONG_PROBE, LONGEST_PROBE, Probe};
+use super::{BUSY, EMPTY, KeyCount, KeyTable, KeyWord, LONG_PROBE, LONGEST_PROBE, Probe};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
 use crate::lower::lasting;
@@ -28,12 +28,12 @@ impl KeyTable {
         cx.builder.break_loop();
     }
 
-    /// To the next slot, or bucket. A long probe looks whether the table is full: the threads of a GPU that put in a key at the same time
+    /// To the next slot. A long probe looks whether the table is full: the threads of a GPU that put in a key at the same time
     /// are more than a small table has slots, so that it may have no free one, at which the others would look. A probe that has
     /// seen every slot ends.
     pub(super) fn advance(&self, cx: &mut Context<'_>, probe: &Probe, count: &KeyCount) {
         let b = &mut *cx.builder;
-        let seen = b.i64(if self.in_buckets { BUCKET_SLOTS.into() } else { 1 });
+        let seen = b.i64(1);
         let (slot, steps) = (b.read(probe.slot), b.read(probe.steps));
         let (next, first) = (b.add(slot, seen), b.i64(0));
         let is_behind = b.ge(next, probe.capacity);

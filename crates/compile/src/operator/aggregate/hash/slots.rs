@@ -13,9 +13,8 @@ use crate::variant::axes::SlotLayout;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Apart {
     pub state: usize,
-    /// Words of a record, and those before the key's own.
+    /// Words of a record.
     pub stride: u32,
-    pub head: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -57,14 +56,13 @@ impl Slots {
         input: &Input<'_>,
         (class, states): (usize, &mut declare::States),
     ) -> Result<Slots, Unsupported> {
-        let in_buckets = matches!(claims, Some(Claims::Bucket));
-        let mut layout = RecordLayout::behind(if in_buckets { 0 } else { 1 });
+        let mut layout = RecordLayout::behind(1);
         let mut beside = false;
         let keys = match (packed, claims) {
             (Some(packed), _) => Keys::Packed(packed),
             (None, Some(Claims::Words(words))) => Keys::Words(words),
             (None, _) => {
-                beside = input.slot_layout(in_buckets)? == SlotLayout::Beside;
+                beside = input.slot_layout()? == SlotLayout::Beside;
                 let texts = input.text_form(columns)?;
                 let stored = columns.iter().map(|column| match beside {
                     true => StoredColumn::plan_key_record((column, texts), &mut layout),
@@ -74,8 +72,7 @@ impl Slots {
             }
         };
         let apart = match &keys {
-            Keys::Packed(_) if words > 0 && input.packed_layout()? == SlotLayout::Apart => Some((0, words)),
-            Keys::Stored(_) if in_buckets => Some((layout.words(), layout.stride(words))),
+            Keys::Packed(_) if words > 0 && input.packed_layout()? == SlotLayout::Apart => Some(words),
             Keys::Packed(_) | Keys::Stored(_) | Keys::Words(_) => None,
         };
         let (head, stride) = match &keys {
@@ -84,13 +81,9 @@ impl Slots {
             Keys::Packed(_) | Keys::Stored(_) => (layout.words(), layout.stride(words)),
         };
         let state = states.state("groups", 8 * stride, class);
-        // A slot may have nothing but its entry.
-        let apart = apart.filter(|(_, stride)| *stride > 0).map(|(head, stride)| {
-            let state = states.state("group_cells", 8 * stride, class);
-            Apart { state, stride, head }
-        });
-        let records = apart.map_or((state, stride), |apart| (apart.state, apart.stride));
-        let keys = if beside { keys.in_records(records) } else { keys };
+        let apart =
+            apart.map(|stride| Apart { state: states.state("group_cells", 8 * stride, class), stride });
+        let keys = if beside { keys.in_records((state, stride)) } else { keys };
         Ok(Slots { state, stride, head, apart, keys })
     }
 }

@@ -22,10 +22,7 @@ impl KeyTable {
     ) -> Result<KeyTable, Unsupported> {
         let texts = match &self.keys {
             // Who finds a group for its lane stores what is carried, too.
-            // In a bucket several slots are looked at before one is claimed.
-            Keys::Stored(stored) if !input.is_serial && !self.has_carried() && !self.in_buckets => {
-                choose(stored, input.site)?
-            }
+            Keys::Stored(stored) if !input.is_serial && !self.has_carried() => choose(stored, input.site)?,
             Keys::Stored(_) | Keys::Packed(_) | Keys::Words(_) => KeyTextLanes::Lane,
         };
         Ok(KeyTable { texts, ..self })
