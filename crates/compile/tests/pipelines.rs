@@ -11,7 +11,7 @@ use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, HostAction, Prog
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{
-    block_sort, chained_scan, keys, merge, radix, runs, scan, segments, select, sweep, ties,
+    block_sort, chained_scan, merge, radix, runs, scan, segments, select, sweep, ties,
 };
 use kelpie_compile::shape::{LaunchShape, ShapeChoices};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
@@ -477,7 +477,6 @@ fn kernels_in_blocks_of_every_size_pass_nvrtc() {
         let mut modules = vec![
             scan::module(&shape, Scalar::U32).expect("valid"),
             radix::module(&shape).expect("valid"),
-            keys::module(&shape).expect("valid"),
             sweep::module(&shape).expect("valid"),
             select::module(&shape).expect("valid"),
             ties::module().expect("valid"),

@@ -6,11 +6,10 @@ use std::sync::{Arc, LazyLock};
 
 use kelpie_compile::pipeline::SortForm;
 use kelpie_compile::primitives::encode::Encode;
-use kelpie_compile::primitives::keys::Moved;
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{
-    block_sort, bound, chained_scan, init as init_kernels, keys, look_back, merge as merge_kernels, radix,
-    runs, scan, segments, select, sweep, ties as ties_kernels,
+    block_sort, chained_scan, init as init_kernels, look_back, merge as merge_kernels, radix, runs, scan,
+    segments, select, sweep, ties as ties_kernels,
 };
 use kelpie_compile::shape::LaunchShape;
 use kelpie_device::{Buffer, CancelToken, DeviceError, Kernel, KernelArgument, QueryStream};
@@ -53,7 +52,7 @@ pub(crate) struct Sorted {
     /// The elements' numbers in order, `u32`.
     pub(crate) order: Buffer,
     /// The most significant words in order; `None` where nothing is there, or may be where all are equal.
-    pub(crate) first: Option<SortedWords>,
+    pub(crate) first: Option<Buffer>,
 }
 
 /// The modules of the primitives, for checks of generated code.
@@ -63,12 +62,10 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
     modules.extend([
         scan::module(shape, Scalar::U32)?,
         radix::module(shape)?,
-        keys::module(shape)?,
         select::module(shape)?,
         ties_kernels::module()?,
         merge_kernels::module(shape)?,
         runs::module()?,
-        bound::module()?,
         init_kernels::module(init_kernels::ARRAYS[0])?,
         chained_scan::module(shape)?,
         scan::bits_module(shape)?,
@@ -100,13 +97,11 @@ enum Family {
     ChainedScan,
     ChainedScanBits,
     Radix,
-    Keys,
     Sweep,
     Select,
     Ties,
     Merge,
     Runs,
-    Bound,
     /// The initialisation of so many arrays.
     Init(usize),
     /// The sort of a block, by so many words.
@@ -129,14 +124,12 @@ fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, Engin
         Family::ChainedScan => chained_scan::module(shape),
         Family::ChainedScanBits => chained_scan::bits_module(shape),
         Family::Radix => radix::module(shape),
-        Family::Keys => keys::module(shape),
         Family::Sweep => sweep::module(shape),
         Family::Select => select::module(shape),
         Family::Ties => ties_kernels::module(),
         Family::Merge => merge_kernels::module(shape),
         Family::Runs => runs::module(),
         Family::Init(arrays) => init_kernels::module(arrays),
-        Family::Bound => bound::module(),
         Family::BlockSort(words) => block_sort::module(shape, words),
     })?);
     MODULES.lock().insert(key, Arc::clone(&module));
@@ -218,13 +211,7 @@ impl<'a> Primitives<'a> {
             | ties_kernels::WRITE
             | ties_kernels::COMMON_IN => Family::Ties,
             merge_kernels::MERGE => Family::Merge,
-            keys::GATHER_NARROW
-            | keys::WIDEN
-            | keys::COUNT_NARROW
-            | keys::SCATTER_NARROWING
-            | keys::SCATTER_NARROW => Family::Keys,
-            sweep::HISTOGRAMS => Family::Sweep,
-            name if Moved::ALL.into_iter().any(|moved| sweep::name(moved) == name) => Family::Sweep,
+            sweep::HISTOGRAMS | sweep::SWEEP => Family::Sweep,
             segments::ENDS | runs::PLACES => Family::Runs,
             _ => Family::Radix,
         };
@@ -349,7 +336,6 @@ mod init;
 mod merge;
 mod ranks;
 mod ties;
-pub(crate) use self::digits::SortedWords;
 pub(crate) use self::encode::{Array, Written};
 pub(crate) use self::few_rows::Counted;
 pub(crate) use self::ranks::Rows;

@@ -12,7 +12,7 @@ use kelpie_device::{Buffer, DeviceError};
 
 pub(crate) use self::select::{KeyText, Picked, Selector};
 use crate::error::{EngineError, FallbackReason};
-use crate::primitives::{Primitives, Sorted, SortedWords};
+use crate::primitives::{Primitives, Sorted};
 
 /// Rows whose order the host computes, at most, where a CPU's workers are the device.
 pub(crate) const HOST_ORDER_ROWS: u64 = 64 << 10;
@@ -47,7 +47,7 @@ pub(crate) struct RowOrder {
     pub(crate) start: u64,
     pub(crate) places: Places,
     /// The first words of the rows in order, where the sort has them.
-    pub(crate) first: Option<SortedWords>,
+    pub(crate) first: Option<Buffer>,
     /// Whether texts are taken into account: else rows that words do not tell apart are still to be put in order.
     pub(crate) is_decided: bool,
 }
@@ -84,7 +84,6 @@ pub(crate) fn on_device(
     let ranks = match &first {
         _ if is_decided => wanted,
         Some(first) => {
-            let first = &primitives.wide_words(first)?;
             let start = if wanted.start == 0 { 0 } else { primitives.start_of_tie(first, wanted.start)? };
             start..primitives.end_of_tie(first, wanted.end.max(1) - 1, rows)?
         }

@@ -80,7 +80,7 @@ fn every_kind_equals_a_nested_loop() {
                 for kind in JoinKind::ALL {
                     // All rows of the build side, most, and none.
                     let below = [100, 7, -1][turn / 2 % 3];
-                    let options = options(DEVICES[turn % 3], &[WAYS[turn / 3 % 4]]);
+                    let options = options(DEVICES[turn % 3], &[WAYS[turn / 3 % WAYS.len()]]);
                     turn += 1;
                     cases.push((side, condition, kind, below, options));
                 }

@@ -1,12 +1,11 @@
-//! The forms of the device's radix sort (`sort_keys`, `sort_passes`) give one order: keys whose words differ in bits of all kinds, several
+//! The forms of the device's radix sort (`sort_passes`) give one order: keys whose words differ in bits of all kinds, several
 //! keys, NULLs, extremes and duplicates, around the borders of tiles, on the CPU, on interpreters of several widths, and on a GPU where
 //! there is one.
 
 use crate::common::*;
 
-/// Every pair of values of the two axes.
-const FORMS: [(&str, &str); 4] =
-    [("wide", "tiles"), ("wide", "sweep"), ("narrow", "tiles"), ("narrow", "sweep")];
+/// Every value of the axis.
+const FORMS: [&str; 2] = ["tiles", "sweep"];
 
 /// Columns: the row's number; one bit; a digit; few integers; 12 bits far up; 32 bits; 40 bits; extremes; doubles; extremes and NULLs; few
 /// numbers and NULLs; one value.
@@ -111,14 +110,13 @@ fn every_form(device: DeviceChoice, lanes: u32, rows: usize, lists: &[&[&str]]) 
         let plan = sorted(&scan, keys);
         let name = format!("{rows} rows by {keys:?} on {device:?} {lanes}");
         let most = if device == DeviceChoice::Simt { 1 } else { 2 };
-        for (width, passes) in sample(&name, FORMS, most) {
-            let what = format!("{device:?} {lanes} lanes, {rows} rows by {keys:?}: {width}, {passes}");
-            let choices = [("sort_keys", width), ("sort_passes", passes), ("count_places", "on")];
+        for passes in sample(&name, FORMS, most) {
+            let what = format!("{device:?} {lanes} lanes, {rows} rows by {keys:?}: {passes}");
+            let choices = [("sort_passes", passes), ("count_places", "on")];
             let output = run(&engine, &plan, &source, options(device, lanes, &choices));
             // Where there are no rows, nothing is compiled.
             let passes = if device == DeviceChoice::Cpu { "tiles" } else { passes };
-            let made = (rows > 0).then_some((width, passes));
-            assert_eq!(first(&output, "sort_keys").zip(first(&output, "sort_passes")), made, "{what}");
+            assert_eq!(first(&output, "sort_passes"), (rows > 0).then_some(passes), "{what}");
             let found = output.batch.column(0).as_primitive::<Int64Type>().values().to_vec();
             let differs = found.iter().zip(&order).position(|(found, wanted)| found != wanted);
             assert!(found == order, "{what}: row {differs:?} of {} and {}", found.len(), order.len());
@@ -195,16 +193,16 @@ fn groups_of_sorted_rows() {
         let arrival = run(&engine, &plan, &source, options(DeviceChoice::Cpu, 32, &[]));
         let arrival = rows_of(&arrival.batch, false);
         for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
-            for (width, passes) in sample(&format!("groups by {keys:?} on {device:?}"), FORMS, 2) {
+            for passes in sample(&format!("groups by {keys:?} on {device:?}"), FORMS, 2) {
                 for order in ["sorted", "strided"] {
-                    let choices = [("group_order", order), ("sort_keys", width), ("sort_passes", passes)];
+                    let choices = [("group_order", order), ("sort_passes", passes)];
                     let choices = [&choices[..], &[("stride_rows", "65536")]].concat();
                     let what = format!("{device:?} {keys:?} {choices:?}");
                     let output = run(&engine, &plan, &source, options(device, 8, &choices));
                     assert!(rows_of(&output.batch, false) == arrival, "{what}");
                     // Words that do not have all of their keys are no runs of groups.
                     let is_sorted = first(&output, "group_order") != Some("arrival");
-                    assert_eq!(first(&output, "sort_keys"), is_sorted.then_some(width), "{what}");
+                    assert_eq!(first(&output, "sort_passes").is_some(), is_sorted, "{what}");
                 }
             }
         }
@@ -222,7 +220,7 @@ fn rules_and_what_a_cpu_lacks() {
             let choice = output.metrics.choices().find(|choice| choice.axis.name == axis);
             choice.map_or(0, |choice| choice.possible().count())
         };
-        assert_eq!((possible("sort_keys"), possible("sort_passes")), (2, passes), "{device:?}");
+        assert_eq!(possible("sort_passes"), passes, "{device:?}");
         let values = output.batch.column(find("int")).as_primitive::<Int32Type>().values().to_vec();
         assert!(values.is_sorted(), "{device:?}");
     }

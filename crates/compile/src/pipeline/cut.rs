@@ -36,12 +36,12 @@ use crate::operator::filter::Filter;
 use crate::operator::output::OutputOperator;
 use crate::operator::roles::Sink;
 use crate::operator::scan::ScanSource;
-use crate::operator::sort::{SortOperator, SortRows, SortSize, SortedRows, WithinBound};
+use crate::operator::sort::{SortOperator, SortRows, SortSize, SortedRows};
 use crate::plan::{Plan, SortKey};
-use crate::program::{Growth, HostAction, OutputLayout, Purpose, ScanInfo, SortForm, States, Task, When};
+use crate::program::{Growth, OutputLayout, Purpose, ScanInfo, SortForm, States};
 use crate::shape::LaunchShape;
 use crate::table::rows::{Layout, RowStore};
-use crate::variant::axes::{CountPlaces, SortPlace, TopRows};
+use crate::variant::axes::{CountPlaces, SortPlace};
 use crate::variant::{Chooser, Site};
 
 /// A cut plan.
@@ -186,18 +186,6 @@ impl Cut<'_> {
         })
     }
 
-    /// How the first rows of an order are found.
-    fn top_rows(&self, fetch: Option<usize>) -> Result<TopRows, Unsupported> {
-        let rule = match fetch {
-            Some(_) => (TopRows::Select, "only some rows of the order are wanted"),
-            None => (TopRows::Sort, "all rows are wanted"),
-        };
-        self.chooser.choose("sort", rule, |value| match (value, fetch) {
-            (TopRows::Select, None) => Err("all rows are wanted".into()),
-            _ => Ok(()),
-        })
-    }
-
     /// How the device sorts.
     fn sort_form(&self, site: &str) -> Result<SortForm, Unsupported> {
         SortForm::choose(Site { chooser: self.chooser, name: site }, self.shape)
@@ -212,15 +200,13 @@ impl Cut<'_> {
     ) -> Result<OutputLayout, Unsupported> {
         let bound = rows.bound();
         let size = self.sort_size(&rows);
-        let fetch = (fetch, self.top_rows(fetch)? == TopRows::Select);
         let form = self.sort_form("sort")?;
-        let (site, lacks) = (Site { chooser: self.chooser, name: "sort" }, self.lacks_first_rows(&rows));
+        let site = Site { chooser: self.chooser, name: "sort" };
         let states = self.states.of(Purpose::Store);
         let operator = SortOperator::plan(keys, fetch, &rows.columns, size, states)?.with_form(form);
-        let operator = operator.with_bound(site, self.shape, lacks, states)?;
-        let operator = Arc::new(operator);
-        self.store_for_sort(rows, &operator);
-        let bound = fetch.0.map_or(bound, |fetch| bound.min(fetch as u64));
+        let operator = Arc::new(operator.with_bound(site, self.shape)?);
+        self.close(rows.branches, Arc::new(SortRows(Arc::clone(&operator))));
+        let bound = fetch.map_or(bound, |fetch| bound.min(fetch as u64));
         let (fields, mut infos) = (plan.fields(), self.of_result(operator.infos()));
         // Equal values of the first key are next to each other now.
         if let Some(ExprKind::Column(first)) = keys.first().map(|key| &key.expr.kind)
@@ -236,32 +222,6 @@ impl Cut<'_> {
         let layout = output.layout();
         self.close(vec![open], Arc::new(output));
         Ok(layout)
-    }
-
-    /// Why the rows of a source cannot come in two launches, of which the first bounds the other.
-    fn lacks_first_rows(&self, rows: &OpenRows) -> Option<&'static str> {
-        match rows.branches.as_slice() {
-            _ if self.counts.is_some() => Some("rows are counted before they are written"),
-            [open] if !open.before.is_empty() || !open.cuts.is_empty() => Some("rows come block by block"),
-            [open] if !open.is_single() => Some("a join may make several rows of one"),
-            [_] => None,
-            _ => Some("rows come from several sources"),
-        }
-    }
-
-    /// Ends open pipelines in the store of a sort, whose first rows may bound the others.
-    fn store_for_sort(&mut self, mut rows: OpenRows, operator: &Arc<SortOperator>) {
-        let sink: Arc<dyn Sink> = Arc::new(SortRows(Arc::clone(operator)));
-        let Some((bounding, blocks)) = operator.bounding(self.shape) else {
-            return self.close(rows.branches, sink);
-        };
-        rows.push(WithinBound(Arc::clone(operator)));
-        let (group, mut zeroed) = (self.take_group(), sink.needs().zeroed);
-        for open in rows.branches {
-            let around = vec![HostAction { when: When::AfterLaunch, task: Task::Bound(bounding) }];
-            let work = Work { blocks, around };
-            self.end_with(open, Arc::clone(&sink), (group, false), std::mem::take(&mut zeroed), work);
-        }
     }
 
     /// Ends open pipelines in one sink.

@@ -33,10 +33,10 @@ pub use self::check::check;
 pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;
 pub use crate::program::{
-    BlockRows, Bounding, CapacityClass, Compaction, CompiledKernel, CompiledPipeline, Counting, Fill,
-    Fitting, Growth, HostAction, InitStates, JointValues, OutputColumn, OutputLayout, OutputStorage,
-    PlacedGroups, Program, Prune, Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable,
-    Sketching, SortForm, SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When, WordRanks,
+    BlockRows, CapacityClass, Compaction, CompiledKernel, CompiledPipeline, Counting, Fill, Fitting, Growth,
+    HostAction, InitStates, JointValues, OutputColumn, OutputLayout, OutputStorage, PlacedGroups, Program,
+    Prune, Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable, Sketching, SortForm,
+    SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When, WordRanks,
 };
 
 use std::collections::BTreeSet;

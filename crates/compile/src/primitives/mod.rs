@@ -7,11 +7,9 @@
 //! tile in order.
 
 pub mod block_sort;
-pub mod bound;
 pub mod chained_scan;
 pub mod encode;
 pub mod init;
-pub mod keys;
 pub mod look_back;
 pub mod merge;
 pub mod partition;

@@ -4,8 +4,7 @@
 //! (multi-split, Ashkiani et al. 2016); on a CPU the worker counts places up.
 //!
 //! Keys of several words are sorted word by word, the least significant first: [`GATHER`] brings a word's values into the
-//! order so far. [`VARYING`] tells which bits of a word differ at all, so that digits that do not are left out. Where these are few, keys
-//! are narrow ([`keys`](super::keys)).
+//! order so far. [`VARYING`] tells which bits of a word differ at all, so that digits that do not are left out.
 //!
 //! | kernel | parameters after `rows`, `tile_rows` (`i64`) |
 //! |---|---|
@@ -13,14 +12,13 @@
 //! | [`VARYING`] | `keys: u64[]`, `bits: u64` (or-ed into) |
 //! | [`GATHER`] | `words: u64[]`, `order: u32[]`, `keys: u64[]` (written) |
 //! | [`COUNT`] | `keys`, `shift: u32`, `counts: u32[DIGITS * tiles]` (written), `tiles: i64` |
-//! | [`SCATTER`] | `keys`, `order`, `shift` (in the keys that are written), `offsets` (the scanned counts), `tiles`, `keys_out`, `order_out`, `base: u32` (the lowest bit of a word that a key that is made narrow keeps) |
+//! | [`SCATTER`] | `keys`, `order`, `shift`, `offsets` (the scanned counts), `tiles`, `keys_out`, `order_out` |
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{
     AtomicOp, BinaryOp, Builder, Builtin, Expr, Module, Pointee, Scalar, Scope, TypeError, UnaryOp,
 };
 
-use super::keys::Moved;
 use super::{array, begin, for_chunks, for_elements, for_table, for_tiles, param};
 use crate::shape::LaunchShape;
 
@@ -45,8 +43,8 @@ pub fn module(shape: &LaunchShape) -> Result<Module, TypeError> {
     iota(&mut b);
     varying(&mut b);
     gather(&mut b);
-    count(&mut b, shape, (COUNT, Scalar::U64));
-    scatter(&mut b, shape, (SCATTER, Moved::Wide));
+    count(&mut b, shape);
+    scatter(&mut b, shape);
     b.finish()
 }
 
@@ -134,10 +132,10 @@ fn cell(b: &mut Builder, digit: V, tiles: V, tile: V) -> V {
     b.add(row, tile)
 }
 
-/// The kernel of a name that counts a digit of keys of a type.
-pub(super) fn count(b: &mut Builder, shape: &LaunchShape, (name, scalar): (&str, Scalar)) {
-    let (rows, tile_rows) = begin(b, name);
-    let (keys, shift) = (array(b, "keys", scalar), param(b, "shift", Scalar::U32));
+/// The kernel that counts a digit.
+fn count(b: &mut Builder, shape: &LaunchShape) {
+    let (rows, tile_rows) = begin(b, COUNT);
+    let (keys, shift) = (array(b, "keys", Scalar::U64), param(b, "shift", Scalar::U32));
     let (counts, tiles) = (array(b, "counts", Scalar::U32), param(b, "tiles", Scalar::I64));
     let table = b.shared("table", Pointee::Scalar(Scalar::U32), DIGITS);
     for_tiles(b, rows, tile_rows, |b, tile, from, to| {
@@ -164,27 +162,24 @@ pub(super) fn count(b: &mut Builder, shape: &LaunchShape, (name, scalar): (&str,
 
 /// What a scatter reads and writes.
 struct Scatter {
-    moved: Moved,
     keys: V,
     order: V,
     shift: V,
-    base: V,
     keys_out: V,
     order_out: V,
     /// Shared: the next place of each digit in this tile.
     next: V,
 }
 
-/// The kernel of a name that moves keys to the places of a digit.
-pub(super) fn scatter(b: &mut Builder, shape: &LaunchShape, (name, moved): (&str, Moved)) {
-    let (rows, tile_rows) = begin(b, name);
-    let (keys, order) = (array(b, "keys", moved.from()), array(b, "order", Scalar::U32));
+/// The kernel that moves keys to the places of a digit.
+fn scatter(b: &mut Builder, shape: &LaunchShape) {
+    let (rows, tile_rows) = begin(b, SCATTER);
+    let (keys, order) = (array(b, "keys", Scalar::U64), array(b, "order", Scalar::U32));
     let shift = param(b, "shift", Scalar::U32);
     let (offsets, tiles) = (array(b, "offsets", Scalar::U32), param(b, "tiles", Scalar::I64));
-    let (keys_out, order_out) = (array(b, "keys_out", moved.to()), array(b, "order_out", Scalar::U32));
-    let base = param(b, "base", Scalar::U32);
+    let (keys_out, order_out) = (array(b, "keys_out", Scalar::U64), array(b, "order_out", Scalar::U32));
     let next = b.shared("next", Pointee::Scalar(Scalar::U32), DIGITS);
-    let p = Scatter { moved, keys, order, shift, base, keys_out, order_out, next };
+    let p = Scatter { keys, order, shift, keys_out, order_out, next };
     let ranks =
         (!shape.is_serial()).then(|| b.shared("ranks", Pointee::Scalar(Scalar::U32), DIGITS * shape.warps()));
     for_tiles(b, rows, tile_rows, |b, tile, from, to| {
@@ -207,7 +202,6 @@ pub(super) fn scatter(b: &mut Builder, shape: &LaunchShape, (name, moved): (&str
 /// A worker's next element.
 fn serial_scatter(b: &mut Builder, p: &Scatter, element: V) {
     let key = b.element(p.keys, element);
-    let key = p.moved.key(b, key, p.base);
     let digit = digit_of(b, key, p.shift);
     let pointer = b.offset(p.next, digit);
     let (place, one) = (b.load(pointer), b.u32(1));
@@ -233,10 +227,9 @@ fn block_scatter(b: &mut Builder, shape: &LaunchShape, p: &Scatter, ranks: V, el
         b.store(pointer, zero);
     });
     b.barrier();
-    let key = b.var("key", p.moved.to());
+    let key = b.var("key", Scalar::U64);
     b.begin_if(live);
     let loaded = b.element(p.keys, element);
-    let loaded = p.moved.key(b, loaded, p.base);
     b.assign(key, loaded);
     b.end();
     let key = b.read(key);

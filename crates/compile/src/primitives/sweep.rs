@@ -11,7 +11,7 @@
 //! | kernel | parameters after `rows`, `tile_rows` (`i64`) |
 //! |---|---|
 //! | [`HISTOGRAMS`] | `words: u64[]`, `shifts: u64` (a byte a digit), `digits: i64` (at most [`MOST_DIGITS`]), `counts: u32[DIGITS * digits]` (added to) |
-//! | [`name`] | `keys`, `order: u32[]`, `has_order: u32` (where it is 0, elements are numbered), `shift: u32`, `base: u32` (as in `radix`), `firsts: u32[DIGITS]` (the counts of the digit and a number on which they begin, scanned), `states: u64[]` (those of `look_back`), `keys_out`, `order_out` |
+//! | [`SWEEP`] | `keys`, `order: u32[]`, `has_order: u32` (where it is 0, elements are numbered), `shift: u32`, `firsts: u32[DIGITS]` (the counts of the digit and a number on which they begin, scanned), `states: u64[]` (those of `look_back`), `keys_out`, `order_out` |
 //!
 //! A tile of a sweep has [`tile_rows`] elements. This is for SIMT devices only: a CPU's worker counts places up as it goes, and
 //! would wait for the workers before it.
@@ -22,13 +22,14 @@ use kelpie_kir::{
     UnaryOp,
 };
 
-use super::keys::Moved;
 use super::look_back::Chain;
 use super::radix::{DIGIT_BITS, DIGITS, digit_of, rank_among, same_digit};
 use super::scan::block_scan;
 use super::{array, begin, for_elements, for_range, for_table, param, wide};
 use crate::shape::LaunchShape;
 
+/// Moves keys to the places of a digit.
+pub const SWEEP: &str = "sweep";
 /// Counts all digits of a word.
 pub const HISTOGRAMS: &str = "sweep_histograms";
 /// Digits of a word, at most.
@@ -42,15 +43,6 @@ const MOST_BYTES: u32 = 48 << 10;
 const FEW_BYTES: u32 = 64;
 /// Tables of digits of a block, beside one a warp.
 const TABLES: u32 = 3;
-
-/// The name of the kernel that moves keys to the places of a digit.
-pub fn name(moved: Moved) -> &'static str {
-    match moved {
-        Moved::Wide => "sweep",
-        Moved::Narrowing => "sweep_narrowing",
-        Moved::Narrow => "sweep_narrow",
-    }
-}
 
 /// Elements of a thread; 0 where a block has no memory for one, or is a CPU's worker.
 fn items(shape: &LaunchShape) -> u32 {
@@ -71,9 +63,7 @@ pub fn tile_rows(shape: &LaunchShape) -> u64 {
 pub fn module(shape: &LaunchShape) -> Result<Module, TypeError> {
     let mut b = Builder::new();
     histograms(&mut b);
-    for moved in Moved::ALL {
-        sweep(&mut b, shape, moved);
-    }
+    sweep(&mut b, shape);
     b.finish()
 }
 
@@ -122,13 +112,11 @@ fn histograms(b: &mut Builder) {
 /// What a sweep reads and writes.
 struct Sweep<'s> {
     shape: &'s LaunchShape,
-    moved: Moved,
     rows: V,
     keys: V,
     order: V,
     has_order: V,
     shift: V,
-    base: V,
     firsts: V,
     keys_out: V,
     order_out: V,
@@ -157,30 +145,28 @@ struct Item {
     rank: Var,
 }
 
-fn sweep(b: &mut Builder, shape: &LaunchShape, moved: Moved) {
-    let (rows, tile_rows) = begin(b, name(moved));
-    let (keys, order) = (array(b, "keys", moved.from()), array(b, "order", Scalar::U32));
+fn sweep(b: &mut Builder, shape: &LaunchShape) {
+    let (rows, tile_rows) = begin(b, SWEEP);
+    let (keys, order) = (array(b, "keys", Scalar::U64), array(b, "order", Scalar::U32));
     let has_order = param(b, "has_order", Scalar::U32);
-    let (shift, base) = (param(b, "shift", Scalar::U32), param(b, "base", Scalar::U32));
+    let shift = param(b, "shift", Scalar::U32);
     let (firsts, states) = (array(b, "firsts", Scalar::U32), array(b, "states", Scalar::U64));
-    let (keys_out, order_out) = (array(b, "keys_out", moved.to()), array(b, "order_out", Scalar::U32));
+    let (keys_out, order_out) = (array(b, "keys_out", Scalar::U64), array(b, "order_out", Scalar::U32));
     let mut table = |name, count| b.shared(name, Pointee::Scalar(Scalar::U32), count);
     let (ranks, counts) = (table("ranks", DIGITS * shape.warps()), table("counts", DIGITS));
     let (starts, places) = (table("starts", DIGITS), table("places", DIGITS));
     let totals = table("totals", shape.warps());
-    let staged = b.shared("staged", Pointee::Scalar(moved.to()), items(shape) * shape.block_threads);
+    let staged = b.shared("staged", Pointee::Scalar(Scalar::U64), items(shape) * shape.block_threads);
     let chain = Chain::begin(b, states, DIGITS);
     let none = b.u32(0);
     let has_order = b.ne(has_order, none);
     let p = Sweep {
         shape,
-        moved,
         rows,
         keys,
         order,
         has_order,
         shift,
-        base,
         firsts,
         keys_out,
         order_out,
@@ -265,11 +251,10 @@ impl Sweep<'_> {
         let index = b.convert(index, Scalar::I64);
         let element = b.add(from, index);
         let live = b.lt(element, self.rows);
-        let none = b.zero(self.moved.to());
+        let none = b.zero(Scalar::U64);
         let key = b.var_of("key", none);
         b.begin_if(live);
         let loaded = b.element(self.keys, element);
-        let loaded = self.moved.key(b, loaded, self.base);
         b.assign(key, loaded);
         b.end();
         let key = b.read(key);
@@ -363,7 +348,7 @@ impl Sweep<'_> {
         b.assign(value, loaded);
         b.end();
         let (position, value) = (b.read(item.rank), b.read(value));
-        let (pointer, value) = (b.offset(self.staged, position), b.convert(value, self.moved.to()));
+        let (pointer, value) = (b.offset(self.staged, position), b.convert(value, Scalar::U64));
         b.store(pointer, value);
         b.end();
     }

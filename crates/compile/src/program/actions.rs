@@ -64,8 +64,6 @@ pub enum Task {
     /// Gives the arrays that a pipeline is to write the size that follows from how many rows come to it, where it is not known what
     /// fits.
     Fit(Fitting),
-    /// Bounds the words of rows that a sort has yet to store. After a launch over the first rows of a source.
-    Bound(Bounding),
     /// Computes the order of a sort's rows, and how many of them are delivered.
     Sort(Sorting),
     /// Launches nothing of the chain where a state that counts the rows of a build side (one `u64`) has counted none: nothing
@@ -114,20 +112,6 @@ pub struct Fitting {
     pub slack: u64,
     /// Some of them may be dropped: no more room than the program says is made for all.
     pub drops: bool,
-}
-
-/// How the rows of a sort of which only the first are wanted are bounded by some of them (`operator/sort/bound`): the k-th smallest word of
-/// those is at least the k-th smallest of all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounding {
-    /// State that counts the stored rows, one `u64`.
-    pub rows: usize,
-    /// State of one `u64` a row: the first words of their keys.
-    pub words: usize,
-    /// So many rows are wanted: k.
-    pub wanted: u64,
-    /// State of one `u64`: to be set to the complement of the bound. While it is zero, nothing is out of bounds.
-    pub bound: usize,
 }
 
 /// Places of an array that workers have left.

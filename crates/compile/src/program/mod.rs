@@ -4,8 +4,8 @@ mod actions;
 mod argument;
 
 pub use self::actions::{
-    Bounding, Compaction, Counting, Fitting, HostAction, PlacedGroups, RangeQueue, SketchStates,
-    SketchedTable, Sketching, StrideStep, Strides, Task, When, WordRanks,
+    Compaction, Counting, Fitting, HostAction, PlacedGroups, RangeQueue, SketchStates, SketchedTable,
+    Sketching, StrideStep, Strides, Task, When, WordRanks,
 };
 pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 
@@ -15,7 +15,7 @@ use crate::layout::{ColumnLayout, Scattered, ValueCodes};
 use crate::shape::LaunchShape;
 use crate::types::{DataType, Range, Spacing};
 use crate::variant::Genome;
-use crate::variant::axes::{InitForm, SlotFill, SortKeys, SortPasses};
+use crate::variant::axes::{InitForm, SlotFill, SortPasses};
 
 /// What the compiler must know of a scan's data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -91,15 +91,13 @@ pub struct InitStates {
 /// How the device's radix sort goes about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SortForm {
-    /// What it moves.
-    pub keys: SortKeys,
     /// How it comes from one digit to the next.
     pub passes: SortPasses,
 }
 
 impl SortForm {
     /// What every device can do.
-    pub const PLAIN: SortForm = SortForm { keys: SortKeys::Wide, passes: SortPasses::Tiles };
+    pub const PLAIN: SortForm = SortForm { passes: SortPasses::Tiles };
 }
 
 /// A sort whose rows are stored: what the engine does before the pipeline that delivers them.
@@ -113,8 +111,6 @@ pub struct Sorting {
     pub is_exact: bool,
     /// The texts among the keys, which the words may leave undecided, in the order of their words.
     pub texts: Vec<SortedText>,
-    /// Where few rows are wanted, they are selected by their rank, and the others are not sorted.
-    pub selects: bool,
     /// State of one `u32` a row: to be filled with the rows' places in order.
     pub order: usize,
     /// State of one `u64` a row, where one is wanted: to be filled with the first words in order.
@@ -123,7 +119,7 @@ pub struct Sorting {
     pub delivered: usize,
     /// Class of the delivered rows, where they are stored again.
     pub class: Option<usize>,
-    /// At most this many rows are wanted.
+    /// At most this many rows are wanted; where they are few, they are selected by their rank, and the others are not sorted.
     pub fetch: Option<u64>,
     /// How they are sorted, where that is not left to one block or the host.
     pub form: SortForm,
@@ -292,13 +288,6 @@ pub enum BlockRows {
     Any,
     /// So many, or fewer.
     AtMost(u64),
-    /// So many at first, where there are more than some number, then as many as memory lets it.
-    First {
-        /// Rows of the first block.
-        rows: u64,
-        /// Rows of the source from which on there is one.
-        least: u64,
-    },
     /// All of them.
     Whole,
 }

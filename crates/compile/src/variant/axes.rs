@@ -57,7 +57,7 @@ pub use self::lanes::{
 };
 pub use self::parts::{GroupParts, PartDelivery, PartMemory};
 pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
-pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopBound, TopRows};
+pub use self::sorts::{SortPasses, SortPlace, TopBound};
 pub use self::states::InitForm;
 
 axis!(
@@ -428,9 +428,7 @@ pub const ALL: &[Axis] = &[
     Pruning::AXIS,
     KeyFilter::AXIS,
     SortPlace::AXIS,
-    TopRows::AXIS,
     TopBound::AXIS,
-    SortKeys::AXIS,
     InitForm::AXIS,
     SortPasses::AXIS,
     Predication::AXIS,

@@ -1,12 +1,12 @@
 //! The sort of few rows by one block (`compile::primitives::block_sort`): one launch, which may go by a number of rows that the
 //! host does not know.
 
-use kelpie_compile::primitives::{block_sort, bound};
+use kelpie_compile::primitives::block_sort;
 use kelpie_device::Buffer;
 use kelpie_kir::Scalar;
 
 use super::encode::argument;
-use super::{Array, Family, Primitives, Sorted, SortedWords, integer, whole};
+use super::{Array, Family, Primitives, Sorted, integer, whole};
 use crate::error::EngineError;
 
 /// Rows that earlier kernels have counted, and what is wanted of their order.
@@ -36,7 +36,7 @@ impl Primitives<'_> {
         }
         let first = self.allocate(rows.saturating_mul(8))?;
         self.launch_block_sort(words, rows, (&order, Some(&first)), None)?;
-        Ok(Sorted { order, first: Some(SortedWords::Wide(first)) })
+        Ok(Sorted { order, first: Some(first) })
     }
 
     /// Writes the order of rows that only the device has counted, and the first words in order where there is an array for them.
@@ -51,19 +51,6 @@ impl Primitives<'_> {
             return Err(EngineError::Internal("a sort of more than a block can sort".into()));
         }
         self.launch_block_sort(words, counted.most, out, Some(counted))
-    }
-
-    /// Sets a word to the complement of the last of so many words in order as were wanted, where there are as many.
-    pub(crate) fn bound_of(
-        &mut self,
-        words: &Buffer,
-        counted: &Counted,
-        bound: &Array,
-    ) -> Result<(), EngineError> {
-        let kernel = self.kernel_of(Family::Bound, bound::WORD.into())?;
-        let wanted = integer(Scalar::U64, counted.wanted);
-        let arguments = [whole(words), argument(&counted.delivered), wanted, argument(bound)];
-        self.launch(kernel.as_ref(), 1, &arguments)
     }
 
     fn launch_block_sort(

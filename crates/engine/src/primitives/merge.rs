@@ -7,7 +7,7 @@ use kelpie_compile::primitives::{merge, radix, runs, segments};
 use kelpie_device::Buffer;
 use kelpie_kir::Scalar;
 
-use super::{Primitives, Sorted, SortedWords, integer, whole};
+use super::{Primitives, Sorted, integer, whole};
 use crate::error::EngineError;
 
 /// Sorted arrays of keys (`u64`) with values (`u32`).
@@ -75,7 +75,7 @@ impl Primitives<'_> {
             // The keys that were given stay as they are.
             spare = (!Arc::ptr_eq(&read.0, given)).then_some(read);
         }
-        Ok(Sorted { order, first: Some(SortedWords::Wide(keys)) })
+        Ok(Sorted { order, first: Some(keys) })
     }
 
     /// Numbers the runs of equal keys among `rows` sorted ones, at least one: the number of each element's run (`u32`), and how many

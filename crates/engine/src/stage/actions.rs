@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::time::Instant;
 
 use kelpie_compile::pipeline::{CompiledPipeline, Fitting, Sorting, Task, When, WordRanks};
+use kelpie_device::Buffer;
 
 use super::Setting;
 use super::run::{Run, Verdict};
 use super::sketching::AtHand;
 use crate::error::{EngineError, FallbackReason};
-use crate::primitives::{Counted, Primitives, Rows, SortedWords};
+use crate::primitives::{Counted, Primitives, Rows};
 use crate::sorting::{
     HOST_ORDER_ROWS, KeyText, MOST_SELECTED, Picked, Places, RowOrder, SELECTED_ROWS, Selector,
 };
@@ -68,7 +69,6 @@ impl Run<'_> {
             Task::PrefixSum(state) => at.metrics.run_ns += self.sum_up(*state)?,
             Task::Rank(words) => at.metrics.run_ns += self.rank(words)?,
             Task::Fit(fitting) => self.fit(fitting)?,
-            Task::Bound(bounding) => at.metrics.run_ns += self.bound(bounding, at)?,
             Task::Sort(sorting) if self.order_unseen(sorting)? => {}
             Task::Sort(sorting) => {
                 at.metrics.run_ns += self.settled(|run| run.order(sorting))?;
@@ -213,11 +213,11 @@ impl Run<'_> {
         &mut self,
         sorting: &Sorting,
         (state, delivered): (usize, u64),
-        sorted: Option<SortedWords>,
+        sorted: Option<Buffer>,
     ) -> Result<(), EngineError> {
         let Some(word) = sorting.words.first().filter(|_| delivered > 0) else { return Ok(()) };
         let sorted = match sorted {
-            Some(sorted) => self.primitives().wide_words(&sorted)?,
+            Some(sorted) => sorted,
             None => {
                 let (words, order) = (self.store.buffer(*word)?, self.store.buffer(sorting.order)?);
                 let rows = Rows { list: Some(order), count: delivered };
@@ -248,17 +248,19 @@ impl Run<'_> {
             };
             texts.push(KeyText { word: text.word, descending: text.descending, stored });
         }
+        // Of few rows that are wanted, the others are not sorted.
+        let selects = sorting.fetch.is_some();
         let few = wanted.end - wanted.start;
         let on_host = rows <= self.prepared.host_order_rows;
         // The host has to compare all texts that words do not tell apart: better few of them.
-        let is_free = on_host && (sorting.is_exact || rows <= SELECTED_ROWS || !sorting.selects);
+        let is_free = on_host && (sorting.is_exact || rows <= SELECTED_ROWS || !selects);
         let host_rows = SELECTED_ROWS.min(self.prepared.host_order_rows).max(few);
         let mut primitives = self.primitives().sorting_by(sorting.form);
         let mut selector =
             Selector { primitives: &mut primitives, words: &words, texts: &texts, host_rows, steps: 0 };
         let picked = match is_free {
             true => Some(selector.on_host(rows, wanted.clone())?),
-            false if sorting.selects && few <= MOST_SELECTED => selector.select(rows, wanted.clone())?,
+            false if selects && few <= MOST_SELECTED => selector.select(rows, wanted.clone())?,
             false => None,
         };
         // Rows of which something is left to be compared go to the host, though they were to stay here: better they are put in order

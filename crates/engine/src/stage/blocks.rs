@@ -142,7 +142,6 @@ impl Blocks {
             let block = |index: u64| start(index)..range.end.min(start(index).saturating_add(block_rows));
             blocks.extend((0..count).map(block));
         }
-        cut_first(&mut blocks, (pipeline.blocks, rows));
         if blocks.is_empty() {
             // Every pipeline runs: what stands before and after its loop counts.
             blocks.push(0..0);
@@ -241,19 +240,6 @@ impl Blocks {
         self.tickets.push(setting.stream.begin_copies(&copies)?);
         Ok(())
     }
-}
-
-/// Cuts the first rows of a source of so many off the first block, where they are to come alone.
-fn cut_first(blocks: &mut Vec<Range<u64>>, (asked, all): (BlockRows, u64)) {
-    let BlockRows::First { rows, least } = asked else { return };
-    let Some(first) = blocks.first_mut().filter(|first| all >= least && first.end - first.start > rows)
-    else {
-        return;
-    };
-    let cut = first.start + rows;
-    let alone = first.start..cut;
-    first.start = cut;
-    blocks.insert(0, alone);
 }
 
 /// The parts of columns on the host that a pipeline's kernel asks for.

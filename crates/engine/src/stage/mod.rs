@@ -12,7 +12,6 @@
 //! - [`store`]: the state: buffers, capacities, growth, the heap; [`page`]: those parts of it that are small;
 //! - [`deferral`]: launches that nobody waits for, where the stage has run before;
 //! - [`init`]: small states that become empty together, before the first kernel;
-//! - [`bounding`]: what some of a sort's rows tell of the others;
 //! - [`queue`]: the launch that takes what one has left in a queue;
 //! - [`launcher`]: one launch: what a kernel is given ([`arguments`]), that it is submitted, and what it reports ([`traffic`]);
 //! - [`sketching`]: sizes of tables that are estimated before they are filled for the first time;
@@ -27,7 +26,6 @@ mod actions;
 mod ahead;
 mod arguments;
 mod blocks;
-mod bounding;
 mod compaction;
 mod counting;
 mod deferral;

@@ -265,7 +265,7 @@ impl<'a> Run<'a> {
         let bounds = self.bounds(source)?;
         let most = self.drained.block_rows.filter(|_| appends);
         let most = match source.blocks {
-            BlockRows::Any | BlockRows::First { .. } => most,
+            BlockRows::Any => most,
             BlockRows::AtMost(rows) => Some(most.unwrap_or(rows).min(rows)),
             BlockRows::Whole => Some(u64::MAX),
         };

@@ -88,7 +88,7 @@ impl Run<'_> {
         let mut primitives = self.primitives().sorting_by(strides.form);
         let sorted = primitives.sort(std::slice::from_ref(&words), rows)?;
         // Where all words are equal, they are in order as they are.
-        let words = sorted.first.map_or(Ok(words), |first| primitives.wide_words(&first))?;
+        let words = sorted.first.unwrap_or(words);
         let (numbers, groups) = primitives.number_runs(&words, rows)?;
         at.metrics.run_ns += primitives.time_ns;
         self.store.replace(strides.order, sorted.order);
@@ -179,7 +179,6 @@ impl Run<'_> {
         let Some(words) = sorted.first else {
             return Err(EngineError::Internal("runs without groups are merged".into()));
         };
-        let words = primitives.wide_words(&words)?;
         let (numbers, groups) = primitives.number_runs(&words, rows)?;
         at.metrics.run_ns += primitives.time_ns;
         // After the last stride nothing more comes.

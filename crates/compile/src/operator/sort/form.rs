@@ -1,28 +1,20 @@
 //! How the device's radix sort goes about a sort: chosen where the sort is planned, and handed to the engine with it
-//! ([`primitives::radix`](crate::primitives::radix), [`primitives::keys`](crate::primitives::keys),
-//! [`primitives::sweep`](crate::primitives::sweep)).
+//! ([`primitives::radix`](crate::primitives::radix), [`primitives::sweep`](crate::primitives::sweep)).
 
 use crate::context::Unsupported;
 use crate::primitives::sweep;
 use crate::program::SortForm;
 use crate::shape::LaunchShape;
 use crate::variant::Site;
-use crate::variant::axes::{SortKeys, SortPasses};
+use crate::variant::axes::SortPasses;
 
-/// What a SIMT device sorts by rule, and how it comes from one digit to the next (`docs/log/performance.md`, "Sweeps of the device's sort").
-const KEYS: (SortKeys, &str) = (SortKeys::Wide, "to make keys narrow takes what it spares");
+/// How a SIMT device comes from one digit to the next (`docs/log/performance.md`, "Sweeps of the device's sort").
 const PASSES: (SortPasses, &str) = (SortPasses::Sweep, "a digit takes one pass over the rows");
 
 impl SortForm {
-    /// Notes the choices of a sort at its site.
+    /// Notes the choice of a sort at its site.
     pub(crate) fn choose(site: Site<'_>, shape: &LaunchShape) -> Result<SortForm, Unsupported> {
         let is_cpu = shape.is_serial();
-        let rule = match is_cpu {
-            true => (SortKeys::Wide, "to a CPU's worker a word is one element, however wide"),
-            false => KEYS,
-        };
-        // Which bits differ is seen when the rows are there.
-        let keys = site.choose(rule, |_| Ok(()))?;
         let lacks = match sweep::tile_rows(shape) {
             _ if is_cpu => Some("a CPU's worker would wait for the workers before it"),
             0 => Some("a block has no memory for its rows"),
@@ -36,6 +28,6 @@ impl SortForm {
             (SortPasses::Sweep, Some(lacks)) => Err(lacks.into()),
             _ => Ok(()),
         })?;
-        Ok(SortForm { keys, passes })
+        Ok(SortForm { passes })
     }
 }

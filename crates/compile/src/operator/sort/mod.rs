@@ -9,7 +9,7 @@
 //! are stored with their words and nobody sorts them (`placed`).
 //!
 //! Where only the first rows are asked for, a CPU's worker leaves out those that it knows not to be among them ([`top`],
-//! `beginning`); a GPU's threads, those that some of the source's first rows show not to be (`bound`).
+//! `beginning`; `bound`).
 
 mod beginning;
 mod bound;
@@ -29,7 +29,6 @@ use std::collections::BTreeSet;
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
-pub(crate) use self::bound::WithinBound;
 pub(crate) use self::deliver::SortedRows;
 use self::groups::GroupWord;
 pub(crate) use self::numbered::NumberedRows;
@@ -127,8 +126,6 @@ pub struct SortOperator {
     /// State of one `u64`: how many rows are delivered.
     delivered: usize,
     fetch: Option<u64>,
-    /// Few rows are selected by their rank.
-    selects: bool,
     /// One pipeline stores all rows.
     single: bool,
     /// Where workers may take many places at a time.
@@ -138,16 +135,13 @@ pub struct SortOperator {
     form: SortForm,
     /// A worker keeps a heap of the smallest words.
     has_heap: bool,
-    /// State of one `u64`, where the first rows of the source bound the others: the complement of the bound.
-    bound: Option<usize>,
 }
 
 impl SortOperator {
-    /// Declares the states. `fetch`: at most this many rows are delivered, and whether they are selected by their rank where
-    /// they are few.
+    /// Declares the states. `fetch`: at most this many rows are delivered.
     pub(crate) fn plan(
         keys: &[SortKey],
-        (fetch, selects): (Option<usize>, bool),
+        fetch: Option<usize>,
         columns: &[ColumnInfo],
         size: SortSize<'_>,
         states: &mut States,
@@ -161,8 +155,7 @@ impl SortOperator {
         };
         let keys = keys.iter().map(key).collect::<Result<Vec<_>, _>>()?;
         let order = SortedBy::Words(Words::plan(&keys, columns)?);
-        let sort = SortOperator::declare(order, fetch, columns, size, states)?;
-        Ok(SortOperator { selects, ..sort })
+        SortOperator::declare(order, fetch, columns, size, states)
     }
 
     /// Declares the states of a sort that brings rows together whose first `keys` columns are equal.
@@ -237,13 +230,11 @@ impl SortOperator {
             order: states.state("order", 4, class),
             delivered: states.counter("delivered_rows"),
             fetch: fetch.map(|rows| rows as u64),
-            selects: false,
             single: branches == 1,
             chunks,
             sorted_word: None,
             form: SortForm::PLAIN,
             has_heap: false,
-            bound: None,
         })
     }
 
@@ -264,7 +255,6 @@ impl SortOperator {
             words: self.word_states.clone(),
             is_exact: self.words.is_exact(),
             texts: self.texts(),
-            selects: self.selects,
             order: self.order,
             sorted_word: self.sorted_word,
             delivered: self.delivered,

@@ -30,9 +30,9 @@ impl fmt::Display for SortRows {
 
 impl Sink for SortRows {
     fn needs(&self) -> Needs {
-        let SortOperator { count, class, bound, .. } = *self.0;
+        let SortOperator { count, class, .. } = *self.0;
         let around = HostAction::each(When::OnGrow, vec![class], Task::Grow);
-        Needs { zeroed: [count].into_iter().chain(bound).collect(), produced: Some(count), around }
+        Needs { zeroed: vec![count], produced: Some(count), around }
     }
 
     fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {

@@ -4,7 +4,7 @@ use kelpie_device::DeviceKind;
 
 use super::*;
 
-/// Bits in which words differ, by what is narrow in them.
+/// Bits in which words differ, by where they lie.
 const MASKS: [(&str, u64); 12] = [
     ("the lowest", 1),
     ("the highest", 1 << 63),
@@ -40,7 +40,7 @@ fn words_that_differ_in_some_bits_around_the_borders_of_tiles() {
             let masks = MASKS.iter().skip(rows as usize % 3).step_by(if few { 4 } else { 1 });
             for (name, mask) in masks {
                 let mut next = random(rows ^ mask);
-                // The bits that do not differ: nothing but those of a narrow key may get into a digit.
+                // The bits that do not differ: nothing of them may get into a digit.
                 let same = if rows.is_multiple_of(2) { 0x1234 } else { u64::MAX };
                 // Half of the values come again.
                 let word = (0..rows).map(|_| {
@@ -110,7 +110,7 @@ fn blocks_without_memory_do_not_sweep() {
     let stream = Arc::clone(&device).begin_query().unwrap();
     let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel);
     primitives.shape.shared_bytes = 4 << 10;
-    primitives.form = SortForm { keys: SortKeys::Narrow, passes: SortPasses::Sweep };
+    primitives.form = SortForm { passes: SortPasses::Sweep };
     let words: Vec<u8> = [5u64, 3, 9, 3].iter().flat_map(|word| word.to_le_bytes()).collect();
     let word = upload(stream.as_ref(), &words);
     let sorted = primitives.radix_sort(&[word], 4).unwrap();

@@ -59,7 +59,6 @@ fn merges_runs() {
                     assert_eq!(sorted.first.is_some(), !keys.is_empty(), "{what}");
                     let Some(first) = sorted.first else { return };
                     let in_order: Vec<u64> = expected.iter().map(|row| keys[*row as usize]).collect();
-                    let first = primitives.wide_words(&first).unwrap();
                     assert_eq!(longs_of(primitives.stream, &first, keys.len()), in_order, "{what}");
                     // What was given stays.
                     assert_eq!(longs_of(primitives.stream, &buffer, keys.len()), keys, "{what}");
