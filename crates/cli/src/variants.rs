@@ -15,7 +15,11 @@ pub async fn run(arguments: VariantArguments) -> Result<ExitCode> {
     }
     let mut out = std::io::stdout().lock();
     for axis in axes() {
-        writeln!(out, "kelpie.variant.{} ({} level): {}", axis.name, axis.level, axis.about)?;
+        writeln!(
+            out,
+            "kelpie.variant.{} ({} level, {}): {}",
+            axis.name, axis.level, axis.status, axis.about
+        )?;
         writeln!(out, "  rule, {}", axis.values.join(", "))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -204,7 +204,7 @@ fn explain_shows_each_stage() {
 #[test]
 fn variants_are_listed_forced_and_explained() {
     let axes = kelpie(&["variants"]).ok();
-    assert!(axes.contains("kelpie.variant.group_table (plan level)"), "{axes}");
+    assert!(axes.contains("kelpie.variant.group_table (plan level, rule)"), "{axes}");
     let sql = "select l_returnflag, count(*) from lineitem group by 1";
     let run = |more: &[&str]| {
         let mut arguments = vec!["variants", "--device", "cpu", "--data", tpch(), "-c", sql];

@@ -8,7 +8,7 @@ use kelpie_compile::MicroModel;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
 use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Range};
 use kelpie_compile::variant::Forced;
 use kelpie_device::nvrtc;
@@ -195,41 +195,4 @@ fn groups_that_are_far_from_each_other_keep_a_set() {
     let query = grouped(table(60_000_000, known), &[1], &once, &[]);
     let (value, reason) = chosen(&compile(&query, &target, MicroModel::Resolution, &[]));
     assert_eq!((value, reason.contains("not only their values")), ("set", true), "{reason}");
-}
-
-/// INTERSECT of a column of two tables, or of the same one twice.
-fn intersection(target: &Target, (rows, known): (u64, Option<u64>), way: Option<&str>) -> Program {
-    let (scan, info) = table(rows, [None, None, None, known, None, None, None]);
-    let column = |plan: &Plan, index: usize| {
-        let field = &plan.fields()[index];
-        Expr::column(index, field.data_type.clone(), field.nullable)
-    };
-    let keys = vec![column(&scan, 3)];
-    let (aggregates, names) = (Vec::new(), vec!["value".into()]);
-    let build = Plan::Aggregate { input: Box::new(scan.clone()), keys, aggregates, names };
-    let keys = vec![(column(&build, 0), column(&scan, 3))];
-    let (residual, null_equal, kind) = (None, true, JoinKind::BuildSemi);
-    let join = Join { build, probe: scan, kind, keys, residual, null_equal, null_aware: false };
-    let (plan, duplicates) = (Plan::Join(Box::new(join)), BTreeSet::new());
-    let mut forced = Forced::default();
-    if let Some(way) = way {
-        forced.set("set_operation", way).expect("an axis and its value");
-    }
-    let choices = Choices { forced: &forced, ..Choices::new(MicroModel::Resolution, &duplicates) };
-    pipeline::compile_with(&plan, &[info.clone(), info], target, &choices).expect("the plan compiles")
-}
-
-#[test]
-fn rows_of_both_sides_are_groups_where_that_is_asked_for() {
-    let gpu = Target::simt(32, 256, 227 << 10, 1056);
-    for target in [&gpu, &Target::cpu(2)] {
-        for (way, value) in [(None, "join"), (Some("join"), "join"), (Some("groups"), "groups")] {
-            let program = intersection(target, (60_000_000, Some(1 << 20)), way);
-            let chosen =
-                program.genome.of("join0").find(|choice| choice.axis.name == "set_operation").cloned();
-            let chosen = chosen.expect("a set operation");
-            assert_eq!(chosen.value, value, "{}", chosen.reason);
-            accepts(program, target == &gpu);
-        }
-    }
 }

@@ -143,32 +143,6 @@ fn kernels_that_share_texts_of_keys_pass_nvrtc() {
 }
 
 #[test]
-fn kernels_of_every_form_of_texts_pass_nvrtc() {
-    let gpu = Target::simt(32, 256, 227 << 10, 1056);
-    let plans =
-        [groups(table(0), &[0]), groups(table(0), &[1, 2, 0]), groups(groups(table(0), &[1, 0]), &[1])];
-    for form in ["prefix", "inline"] {
-        let mut seen = BTreeSet::new();
-        for (number, plan) in plans.iter().enumerate() {
-            for (turn, texts) in ["lane", "warp", "packed"].into_iter().enumerate() {
-                let others = [
-                    ("text_form", form),
-                    ("key_text_lanes", texts),
-                    ("slot_layout", ["apart", "beside"][(number + turn) % 2]),
-                    ("group_parts", ["1", "16"][turn / 2]),
-                ];
-                let model = MicroModel::ALL[(number + turn) % MicroModel::ALL.len()];
-                compile(&kernels(plan, &gpu, model, (None, &others)), &mut seen, plan, &others);
-                kernels(plan, &Target::cpu(2), model, (None, &others));
-            }
-        }
-        let function = if form == "inline" { "text_is_view" } else { "text_bytes_from_0" };
-        let own = seen.iter().filter(|source| source.contains(function)).count();
-        assert!(own >= 9, "{form}: {own} of {}", seen.len());
-    }
-}
-
-#[test]
 fn a_cpu_has_the_same_kernels_whatever_lanes_are_forced() {
     for plan in plans() {
         let printed = |texts| {

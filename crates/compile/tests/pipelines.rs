@@ -10,9 +10,7 @@ use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, HostAction, Program, ScanInfo, Task, When};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::primitives::reduce::{self, Reduction};
-use kelpie_compile::primitives::{
-    block_sort, chained_scan, merge, radix, runs, scan, segments, select, sweep, ties,
-};
+use kelpie_compile::primitives::{block_sort, chained_scan, merge, radix, runs, scan, select, sweep, ties};
 use kelpie_compile::shape::{LaunchShape, ShapeChoices};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::variant::Forced;
@@ -486,7 +484,6 @@ fn kernels_in_blocks_of_every_size_pass_nvrtc() {
             scan::bits_module(&shape).expect("valid"),
             chained_scan::bits_module(&shape).expect("valid"),
             reduce::module(&shape, Scalar::U64, Reduction::Sum).expect("valid"),
-            segments::module(&shape, Scalar::F64, Reduction::Sum).expect("valid"),
         ];
         let words = [1, 3, block_sort::MOST_WORDS];
         modules.extend(words.map(|words| block_sort::module(&shape, words).expect("valid")));

@@ -9,7 +9,7 @@ use kelpie_compile::primitives::encode::Encode;
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{
     block_sort, chained_scan, init as init_kernels, look_back, merge as merge_kernels, radix, runs, scan,
-    segments, select, sweep, ties as ties_kernels,
+    select, sweep, ties as ties_kernels,
 };
 use kelpie_compile::shape::LaunchShape;
 use kelpie_device::{Buffer, CancelToken, DeviceError, Kernel, KernelArgument, QueryStream};
@@ -71,7 +71,6 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
         scan::bits_module(shape)?,
         chained_scan::bits_module(shape)?,
         reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
-        segments::module(shape, Scalar::F64, Reduction::Sum)?,
     ]);
     if sweep::tile_rows(shape) > 0 {
         modules.push(sweep::module(shape)?);
@@ -212,7 +211,7 @@ impl<'a> Primitives<'a> {
             | ties_kernels::COMMON_IN => Family::Ties,
             merge_kernels::MERGE => Family::Merge,
             sweep::HISTOGRAMS | sweep::SWEEP => Family::Sweep,
-            segments::ENDS | runs::PLACES => Family::Runs,
+            runs::ENDS | runs::PLACES => Family::Runs,
             _ => Family::Radix,
         };
         self.kernel_of(family, name.into())

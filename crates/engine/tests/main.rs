@@ -68,7 +68,6 @@ mod spacings;
 mod streaming;
 mod strides;
 mod text_extremes;
-mod text_form;
 mod text_joins;
 mod text_lanes;
 mod text_runs;

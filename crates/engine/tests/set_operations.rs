@@ -1,12 +1,11 @@
-//! INTERSECT and EXCEPT: what groups of the rows of both sides give is what a join gives, and what a plain evaluation gives, for columns
-//! of every kind with NULLs, however the groups are found.
+//! INTERSECT and EXCEPT give what a plain evaluation gives, for columns of every kind with NULLs, however the groups of the distinct side are
+//! found.
 
 use crate::common::*;
 
 use JoinKind::{BuildAnti, BuildSemi, ProbeAnti, ProbeSemi};
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
-const FLOAT: usize = 4;
 
 const COLUMNS: [Column; 5] = [
     ("dense", DataType::Int32, true),
@@ -89,15 +88,15 @@ fn text_of(batch: &RecordBatch, columns: &[usize], row: usize) -> String {
     columns.iter().map(|column| cell(batch.column(*column), row)).collect::<Vec<_>>().join("|")
 }
 
-/// The rows, sorted, and what was chosen.
+/// The rows, sorted.
 fn run(
     plan: &Plan,
     tables: &[Arc<Table>; 2],
     options: &QueryOptions,
     values: &[(&str, &str)],
-) -> Result<(Vec<String>, Vec<&'static str>), EngineError> {
+) -> Result<Vec<String>, EngineError> {
     let output = try_run(&Engine::new(), plan, tables, forcing(options, values))?;
-    Ok((rows_of(&output.batch, false), chosen(&output, "set_operation")))
+    Ok(rows_of(&output.batch, false))
 }
 
 const COLUMN_LISTS: [&[usize]; 4] = [&[0], &[1], &[2, 0], &[3, 1, 2]];
@@ -108,9 +107,7 @@ fn compare(options: &QueryOptions, sizes: [usize; 2], ways: &[&[(&str, &str)]]) 
     for kind in [BuildSemi, BuildAnti, ProbeSemi, ProbeAnti] {
         for columns in COLUMN_LISTS {
             for (limit, is_distinct) in [(None, false), (None, true), (Some(11), false), (Some(-100), true)] {
-                let groups = ways.iter().map(|way| ("groups", *way));
-                let all = groups.chain([("join", &[][..])]);
-                cases.extend(all.map(|way| (kind, columns, limit, is_distinct, way)));
+                cases.extend(ways.iter().map(|way| (kind, columns, limit, is_distinct, *way)));
             }
         }
     }
@@ -119,12 +116,11 @@ fn compare(options: &QueryOptions, sizes: [usize; 2], ways: &[&[(&str, &str)]]) 
         [format!("{kind:?}"), format!("{columns:?}"), format!("{limit:?} {is_distinct}"), format!("{way:?}")]
             .into()
     });
-    for (kind, columns, limit, is_distinct, (value, way)) in cases {
+    for (kind, columns, limit, is_distinct, way) in cases {
         let what = format!("{way:?} {kind:?} {columns:?} {limit:?} {is_distinct} {options:?}");
-        let values: Vec<_> = [("set_operation", value)].iter().chain(way).copied().collect();
-        let found = run(&plan(kind, columns, limit, is_distinct), &tables, options, &values);
+        let found = run(&plan(kind, columns, limit, is_distinct), &tables, options, way);
         let found = found.unwrap_or_else(|error| panic!("{error}: {what}"));
-        assert_eq!(found, (expected(&tables, kind, columns, limit), vec![value]), "{what}");
+        assert_eq!(found, expected(&tables, kind, columns, limit), "{what}");
     }
 }
 
@@ -136,7 +132,7 @@ const WAYS: [&[(&str, &str)]; 4] = [
 ];
 
 #[test]
-fn groups_of_both_sides_are_as_good_as_a_join() {
+fn set_operations_give_distinct_rows() {
     compare(&on(DeviceChoice::Cpu, &[]), [700, 500], &WAYS);
     compare(&on(DeviceChoice::Simt, &[]), [90, 120], &WAYS[..2]);
     for sizes in [[0, 50], [50, 0], [0, 0], [1, 1]] {
@@ -145,7 +141,7 @@ fn groups_of_both_sides_are_as_good_as_a_join() {
 }
 
 #[test]
-fn groups_of_both_sides_on_cuda() {
+fn set_operations_on_cuda() {
     if kelpie_engine::testing::has_cuda(&Engine::new()) {
         compare(&on(DeviceChoice::Cuda, &[]), [700, 500], &WAYS);
     }
@@ -180,35 +176,9 @@ fn tables_that_are_too_small_grow() {
         let (residual, null_equal) = (None, true);
         let join = Join { residual, null_equal, ..join_of(kind, build, probe, keys) };
         let plan = Plan::Join(Box::new(join));
-        let values = [("set_operation", "groups"), ("group_parts", "16")];
-        for values in [&values[..1], &values] {
+        for values in [&[][..], &[("group_parts", "16")]] {
             let found = run(&plan, &tables, &on(DeviceChoice::Cpu, &[]), values).expect("it runs");
-            assert_eq!((found.0.len(), found.1), (count, vec!["groups"]));
+            assert_eq!(found.len(), count);
         }
     }
-}
-
-/// A join of other rows than distinct ones, by some columns, in which NULLs are not equal or whose columns are floats, is no such thing.
-#[test]
-fn joins_that_are_no_set_operations() {
-    let tables = [table(90, 0), table(90, 17)];
-    let kinds = |change: &dyn Fn(&mut Join)| {
-        let Plan::Join(mut join) = plan(BuildSemi, &[0, 1], None, false) else { panic!("no join") };
-        change(&mut join);
-        let values = [("set_operation", "groups")];
-        run(&Plan::Join(join), &tables, &on(DeviceChoice::Cpu, &[]), &values).expect("it runs").1
-    };
-    assert_eq!(kinds(&|_| {}), ["groups"]);
-    assert!(kinds(&|join| join.null_equal = false).is_empty());
-    assert!(kinds(&|join| join.keys.truncate(1)).is_empty());
-    assert!(kinds(&|join| join.kind = JoinKind::Inner).is_empty());
-    assert!(kinds(&|join| join.build = scan(0)).is_empty());
-    let floats = plan(BuildSemi, &[1, FLOAT], None, false);
-    let values = [("set_operation", "groups")];
-    let found = run(&floats, &tables, &on(DeviceChoice::Cpu, &[]), &values).expect("it runs");
-    assert_eq!(found.1, ["join"]);
-    assert_eq!(found.0, expected(&tables, BuildSemi, &[1, FLOAT], None));
-    let here = [("join0.set_operation", "groups")];
-    let error = run(&floats, &tables, &on(DeviceChoice::Cpu, &[]), &here).expect_err("not possible");
-    assert!(error.to_string().contains("floats of one group may be two values"), "{error}");
 }

@@ -39,7 +39,6 @@ mod slices;
 mod swar;
 mod text;
 mod text_run;
-pub(crate) mod text_view;
 mod trunc;
 mod unicode;
 mod value;

@@ -11,7 +11,6 @@ mod key_filter;
 mod open;
 mod partition;
 mod ranked;
-mod set_operation;
 mod sets;
 mod strides;
 mod uses;

@@ -18,7 +18,6 @@ pub mod random;
 pub mod reduce;
 pub mod runs;
 pub mod scan;
-pub mod segments;
 pub mod select;
 pub mod sweep;
 pub mod ties;

@@ -18,7 +18,6 @@ use crate::program::{Growth, RowCount};
 use crate::shape::LaunchShape;
 use crate::table::places::{Dense, DenseTarget};
 use crate::table::report_growth;
-use crate::variant::axes::TextForm;
 use crate::variant::axes::WritePlaces;
 
 /// Rows of a store at the first launch, at most.
@@ -65,26 +64,13 @@ impl RowStore {
         layout: Layout,
         states: &mut States,
     ) -> Result<RowStore, Unsupported> {
-        RowStore::plan_keyed((columns, 0, TextForm::Reference), row_bound, layout, states)
-    }
-
-    /// The same where the first so many columns are keys that are looked for, whose texts are stored in a form.
-    pub(crate) fn plan_keyed(
-        (columns, keys, texts): (&[ColumnInfo], usize, TextForm),
-        row_bound: u64,
-        layout: Layout,
-        states: &mut States,
-    ) -> Result<RowStore, Unsupported> {
         let count = states.counter("places");
         let (is_chunked, slack) = match layout {
             Layout::Dense => (false, 0),
             Layout::Chunked(workers) => (true, CHUNK_ROWS * u64::from(workers)),
         };
         let class = states.class(row_bound.clamp(1, INITIAL_ROWS) + slack, Growth::Counted(count));
-        let form = |index| if index < keys { texts } else { TextForm::Reference };
-        let columns = columns.iter().enumerate();
-        let columns =
-            columns.map(|(index, info)| StoredColumn::plan_texts((info, form(index)), class, states));
+        let columns = columns.iter().map(|info| StoredColumn::plan(info, class, states));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         // Capacity is asked of some state, also where no column stores anything.
         let places = match states.states.iter().position(|state| state.class == class) {
@@ -112,9 +98,7 @@ impl RowStore {
 
     /// Declares the states of the same columns once more, for as many rows, which come to places of their own.
     pub(crate) fn again(&self, states: &mut States) -> Result<RowStore, Unsupported> {
-        let again = |column: &StoredColumn| {
-            StoredColumn::plan_texts((column.info(), column.text_form()), self.class, states)
-        };
+        let again = |column: &StoredColumn| StoredColumn::plan(column.info(), self.class, states);
         let columns = self.columns.iter().map(again);
         Ok(RowStore { columns: columns.collect::<Result<_, _>>()?, ..self.clone() })
     }

@@ -15,10 +15,8 @@ use crate::lower::hashing::normalized;
 use crate::lower::text_equal;
 use crate::program::States;
 use crate::types::{DataType, Range};
-use crate::variant::axes::TextForm;
 
 use self::texts::TextParts;
-pub(crate) use self::texts::{choose_texts, has_texts};
 
 /// Bytes of a cache line.
 pub(crate) const LINE_BYTES: u32 = 64;
@@ -102,27 +100,18 @@ impl StoredColumn {
         class: usize,
         states: &mut States,
     ) -> Result<StoredColumn, Unsupported> {
-        StoredColumn::plan_texts((info, TextForm::Reference), class, states)
-    }
-
-    /// The same of a column whose texts are stored in a form.
-    pub(crate) fn plan_texts(
-        (info, texts): (&ColumnInfo, TextForm),
-        class: usize,
-        states: &mut States,
-    ) -> Result<StoredColumn, Unsupported> {
         let mut part = |name: &str, (bytes, count)| states.state(name, bytes * count, class);
-        StoredColumn::declare(info, (false, texts), &mut part)
+        StoredColumn::declare(info, false, &mut part)
     }
 
     /// Declares the states of a column of keys: -0.0 is the same key as 0.0.
     pub(crate) fn plan_key(
-        (info, texts): (&ColumnInfo, TextForm),
+        info: &ColumnInfo,
         class: usize,
         states: &mut States,
     ) -> Result<StoredColumn, Unsupported> {
         let mut part = |name: &str, (bytes, count)| states.state(name, bytes * count, class);
-        StoredColumn::declare(info, (true, texts), &mut part)
+        StoredColumn::declare(info, true, &mut part)
     }
 
     /// A column in records, which [`StoredColumn::in_records`] or [`StoredColumn::at`] says where they are.
@@ -131,15 +120,7 @@ impl StoredColumn {
         is_key: bool,
         layout: &mut RecordLayout,
     ) -> Result<StoredColumn, Unsupported> {
-        StoredColumn::declare(info, (is_key, TextForm::Reference), &mut |_, values| layout.take(values))
-    }
-
-    /// A column of keys in records, which [`StoredColumn::in_records`] says where they are.
-    pub(crate) fn plan_key_record(
-        (info, texts): (&ColumnInfo, TextForm),
-        layout: &mut RecordLayout,
-    ) -> Result<StoredColumn, Unsupported> {
-        StoredColumn::declare(info, (true, texts), &mut |_, values| layout.take(values))
+        StoredColumn::declare(info, is_key, &mut |_, values| layout.take(values))
     }
 
     /// The column in records of so many words in a state.
@@ -153,9 +134,9 @@ impl StoredColumn {
     }
 
     /// Bytes of a column of keys a place, without those of the texts that it points to.
-    pub(crate) fn bytes_of(info: &ColumnInfo, texts: TextForm) -> u64 {
+    pub(crate) fn bytes_of(info: &ColumnInfo) -> u64 {
         let mut all = 0;
-        let stored = StoredColumn::declare(info, (true, texts), &mut |_, (bytes, count)| {
+        let stored = StoredColumn::declare(info, true, &mut |_, (bytes, count)| {
             all += u64::from(bytes * count);
             0
         });
@@ -165,7 +146,7 @@ impl StoredColumn {
     /// How many states a column whose values are handed on has.
     pub(crate) fn states_of(info: &ColumnInfo) -> u64 {
         let mut all = 0;
-        let stored = StoredColumn::declare(info, (false, TextForm::Reference), &mut |_, _| {
+        let stored = StoredColumn::declare(info, false, &mut |_, _| {
             all += 1;
             0
         });
@@ -173,11 +154,7 @@ impl StoredColumn {
     }
 
     /// `part` declares a part that has so many bytes, so many times a place, and gives its number.
-    fn declare(
-        info: &ColumnInfo,
-        (is_key, texts): (bool, TextForm),
-        part: &mut Declare<'_>,
-    ) -> Result<StoredColumn, Unsupported> {
+    fn declare(info: &ColumnInfo, is_key: bool, part: &mut Declare<'_>) -> Result<StoredColumn, Unsupported> {
         let form = match (&info.data_type, info.dictionary) {
             (DataType::Null, _) => StoredForm::Null,
             (DataType::Interval, _) => return Err(Unsupported("intervals in a table".into())),
@@ -185,7 +162,7 @@ impl StoredColumn {
                 let scalar = unsigned_of(entries);
                 StoredForm::Code { scalar, part: part("codes", (scalar.bytes(), 1)) }
             }
-            (DataType::Utf8, None) => StoredForm::Text(TextParts::declare(texts, part)),
+            (DataType::Utf8, None) => StoredForm::Text(TextParts::declare(part)),
             _ => {
                 let scalar = memory_type(&info.data_type, info.range);
                 StoredForm::Scalar { scalar, part: part("values", (scalar.bytes(), 1)) }
@@ -206,14 +183,6 @@ impl StoredColumn {
         matches!(self.form, StoredForm::Text(_))
     }
 
-    /// How its texts are stored.
-    pub(crate) fn text_form(&self) -> TextForm {
-        match self.form {
-            StoredForm::Text(parts) => parts.form(),
-            _ => TextForm::Reference,
-        }
-    }
-
     /// Its states, where it has arrays of its own.
     pub fn states(&self) -> impl Iterator<Item = usize> + use<> {
         let (own, texts) = match self.form {
@@ -226,10 +195,10 @@ impl StoredColumn {
         parts.chain(self.validity).filter(move |_| has_arrays)
     }
 
-    /// Where the addresses and lengths of texts are, where it has such, and nothing beside them.
+    /// Where the addresses and lengths of texts are, where it has such.
     pub fn text_states(&self) -> Option<(usize, usize)> {
         match (self.form, self.memory) {
-            (StoredForm::Text(TextParts::Reference { addresses, lengths }), Memory::States) => {
+            (StoredForm::Text(TextParts { addresses, lengths }), Memory::States) => {
                 Some((addresses, lengths))
             }
             _ => None,
@@ -421,7 +390,7 @@ impl StoredColumn {
         }
         if let (Repr::Text(text), StoredForm::Text(parts)) = (&key.repr, self.form) {
             let valid = self.load_valid(cx, place);
-            let same = self.has_text(cx, parts, (text, key.valid), (place, valid));
+            let same = self.has_text(cx, parts, text, (place, valid));
             return Ok(equal_or_null(cx, same, key.valid, valid));
         }
         let stored = self.load(cx, place, None);

@@ -137,7 +137,7 @@ impl Pairs<'_> {
         for ((key, column), other) in keys.iter().zip(columns).zip(&self.others) {
             let equal = match (other, &key.repr) {
                 (Some(other), Repr::Text(text)) => {
-                    let Some(theirs) = column.candidate(cx, (text, key.valid), place) else {
+                    let Some(theirs) = column.candidate(cx, text, place) else {
                         return Err(Unsupported::internal("a text that is stored as something else"));
                     };
                     let valid = [key.valid, theirs.valid].into_iter().flatten();

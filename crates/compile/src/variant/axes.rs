@@ -1,11 +1,11 @@
 //! The axes. What a value presupposes, and the rule that picks one, stand where the choice is made; the documentation of each
 //! type names the place.
 
-use super::{Axis, Level, Variant};
+use super::{Axis, Level, Status, Variant};
 
 /// An axis whose values are names.
 macro_rules! axis {
-    ($(#[$doc:meta])* $type:ident, $name:literal, $level:ident, $about:literal,
+    ($(#[$doc:meta])* $type:ident, $name:literal, $level:ident, $status:ident, $about:literal,
      { $($(#[$value_doc:meta])* $value:ident = $value_name:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,7 +13,7 @@ macro_rules! axis {
 
         impl Variant for $type {
             const AXIS: Axis = Axis {
-                name: $name, level: Level::$level, values: &[$($value_name),+], about: $about,
+                name: $name, level: Level::$level, status: Status::$status, values: &[$($value_name),+], about: $about,
             };
             const ALL: &'static [$type] = &[$($type::$value),+];
         }
@@ -22,7 +22,7 @@ macro_rules! axis {
 
 /// An axis whose values are numbers.
 macro_rules! numbers {
-    ($(#[$doc:meta])* $type:ident, $name:literal, $level:ident, $about:literal, [$($value:literal = $value_name:literal),+]) => {
+    ($(#[$doc:meta])* $type:ident, $name:literal, $level:ident, $status:ident, $about:literal, [$($value:literal = $value_name:literal),+]) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub struct $type(
@@ -32,7 +32,7 @@ macro_rules! numbers {
 
         impl Variant for $type {
             const AXIS: Axis = Axis {
-                name: $name, level: Level::$level, values: &[$($value_name),+], about: $about,
+                name: $name, level: Level::$level, status: Status::$status, values: &[$($value_name),+], about: $about,
             };
             const ALL: &'static [$type] = &[$($type($value)),+];
         }
@@ -49,9 +49,9 @@ mod states;
 
 pub use self::joins::{
     BucketEntries, BuildParts, BuiltSide, EmptySlots, FirstLookUps, IndexForm, IndexRows, JoinParts,
-    KeyFilter, KeyWindows, Pruning, RowPlaces, SetOperations, Sieves, TextJoin,
+    KeyFilter, KeyWindows, Pruning, RowPlaces, Sieves, TextJoin,
 };
-pub use self::keys::{ComputedKeys, DependentKeys, TextForm, TextKeys};
+pub use self::keys::{ComputedKeys, DependentKeys, TextKeys};
 pub use self::lanes::{
     CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
@@ -62,7 +62,7 @@ pub use self::states::InitForm;
 
 axis!(
     /// Where groups are: `operator/aggregate`.
-    GroupForm, "group_table", Plan, "where an aggregation with keys finds the groups of its rows",
+    GroupForm, "group_table", Plan, Rule, "where an aggregation with keys finds the groups of its rows",
     {
         /// At the place that the keys' values give.
         Direct = "direct",
@@ -73,7 +73,7 @@ axis!(
 
 axis!(
     /// Where rows of direct-addressed groups are added up: `operator/aggregate/direct`.
-    Placement, "placement", Plan, "whose memory rows of direct-addressed groups are added up in",
+    Placement, "placement", Plan, Paper, "whose memory rows of direct-addressed groups are added up in",
     {
         /// Each thread's own table.
         Thread = "thread",
@@ -86,7 +86,7 @@ axis!(
 
 axis!(
     /// How rows come into the only group: `operator/aggregate/single`.
-    SingleSum, "single_sum", Plan, "how rows come into the only group of an aggregation without keys",
+    SingleSum, "single_sum", Plan, Paper, "how rows come into the only group of an aggregation without keys",
     {
         /// One atomic a row (B2).
         Atomic = "atomic",
@@ -101,7 +101,7 @@ axis!(
 
 axis!(
     /// Who adds up rows of the same group before the table is updated: `operator/aggregate/segments`.
-    SegmentSum, "segments", Plan, "who adds up rows of the same group before their table is updated",
+    SegmentSum, "segments", Plan, Paper, "who adds up rows of the same group before their table is updated",
     {
         /// Nobody: an atomic a row.
         Off = "off",
@@ -114,7 +114,7 @@ axis!(
 
 axis!(
     /// How a dense write finds its places where they are not counted by a kernel before: `operator/dense`.
-    WritePlaces, "write_places", Chunk, "how a row finds its place in a result, a store or a sort",
+    WritePlaces, "write_places", Chunk, Paper, "how a row finds its place in a result, a store or a sort",
     {
         /// An atomic a row (A2).
         Atomic = "atomic",
@@ -131,7 +131,7 @@ axis!(
 
 axis!(
     /// In which order rows come to their groups: `pipeline/cut/groups`.
-    GroupOrder, "group_order", Plan, "in which order rows come to an aggregation with keys",
+    GroupOrder, "group_order", Plan, Paper, "in which order rows come to an aggregation with keys",
     {
         /// As the source has them (C2, C3).
         Arrival = "arrival",
@@ -144,7 +144,7 @@ axis!(
 
 numbers!(
     /// Rows of the source that are sorted, and reduced to groups, together: `pipeline/cut/strides`.
-    StrideRows, "stride_rows", Plan, "rows of a stride of an aggregation that sorts stride by stride",
+    StrideRows, "stride_rows", Plan, Knob, "rows of a stride of an aggregation that sorts stride by stride",
     [
         64 = "64", 1024 = "1024", 4096 = "4096", 65_536 = "65536", 262_144 = "262144", 1_048_576 = "1048576",
         8_388_608 = "8388608"
@@ -153,7 +153,7 @@ numbers!(
 
 axis!(
     /// What the groups of several grouping sets are made of: `pipeline/cut/sets`.
-    GroupingLevels, "grouping_levels", Plan, "what the groups of ROLLUP, CUBE and GROUPING SETS are made of",
+    GroupingLevels, "grouping_levels", Plan, Rule, "what the groups of ROLLUP, CUBE and GROUPING SETS are made of",
     {
         /// Each set's of the rows.
         Direct = "direct",
@@ -164,7 +164,7 @@ axis!(
 
 axis!(
     /// How values that count once in their group are found: `pipeline/cut/distinct`.
-    DistinctValues, "distinct_values", Plan, "how an aggregation finds the values that DISTINCT counts once in each group",
+    DistinctValues, "distinct_values", Plan, Rule, "how an aggregation finds the values that DISTINCT counts once in each group",
     {
         /// In a set of all pairs of group and value, beside the groups.
         Set = "set",
@@ -175,7 +175,7 @@ axis!(
 
 axis!(
     /// How rows at ranks of groups are found: `pipeline/cut/ranked`.
-    RankedRows, "ranked_rows", Plan, "how the rows at the ends of an order are found in groups",
+    RankedRows, "ranked_rows", Plan, Rule, "how the rows at the ends of an order are found in groups",
     {
         /// All rows are sorted by keys and order, and every rank is a look into that.
         Sorted = "sorted",
@@ -186,7 +186,7 @@ axis!(
 
 axis!(
     /// Where columns of sorted groups are read: `pipeline/cut/ranked`.
-    RankedColumns, "ranked_columns", Plan, "where columns of rows that are sorted for values at ranks are read",
+    RankedColumns, "ranked_columns", Plan, Rule, "where columns of rows that are sorted for values at ranks are read",
     {
         /// Where they are stored.
         Stored = "stored",
@@ -197,7 +197,7 @@ axis!(
 
 axis!(
     /// Who strings the texts of sorted groups together: `pipeline/cut/ranked`.
-    GroupTexts, "group_texts", Plan, "who strings the texts of sorted groups together",
+    GroupTexts, "group_texts", Plan, Rule, "who strings the texts of sorted groups together",
     {
         /// A thread those of a group, where they are wanted.
         Groups = "groups",
@@ -208,7 +208,7 @@ axis!(
 
 axis!(
     /// Whether the places of rows that are written densely are counted by a kernel of its own before (A1): `pipeline/cut`.
-    CountPlaces, "count_places", Plan, "whether a kernel counts rows before another writes them",
+    CountPlaces, "count_places", Plan, Paper, "whether a kernel counts rows before another writes them",
     {
         /// They are not: `write_places` says how rows find their places.
         Off = "off",
@@ -219,7 +219,7 @@ axis!(
 
 axis!(
     /// How keys become a hash: `lower/hashing`.
-    HashFunction, "hash_function", Plan, "how keys become the hash by which a table has them",
+    HashFunction, "hash_function", Plan, Paper, "how keys become the hash by which a table has them",
     {
         /// The finalizer of MurmurHash3.
         Murmur3 = "murmur3",
@@ -232,7 +232,7 @@ axis!(
 
 axis!(
     /// How a hash becomes the slot of a group where a search begins: `operator/aggregate/hash`.
-    HashMapping, "hash_mapping", Plan, "how a hash becomes the slot where the search for a group begins",
+    HashMapping, "hash_mapping", Plan, Paper, "how a hash becomes the slot where the search for a group begins",
     {
         /// The slot is the same share of all slots as the hash is of all hashes.
         MultiplyHigh = "multiply_high",
@@ -243,13 +243,13 @@ axis!(
 
 numbers!(
     /// How full a hash table may be: `operator/aggregate/hash`, `table/probing`.
-    SlotFill, "slot_fill", Plan, "percent of a hash table's slots that may be taken",
+    SlotFill, "slot_fill", Plan, Knob, "percent of a hash table's slots that may be taken",
     [25 = "25", 50 = "50", 75 = "75"]
 );
 
 axis!(
     /// Where a hash table of groups has keys: `operator/aggregate/hash`.
-    SlotLayout, "slot_layout", Plan, "whether a hash table of groups has keys and sums beside each other",
+    SlotLayout, "slot_layout", Plan, Rule, "whether a hash table of groups has keys and sums beside each other",
     {
         /// Keys that are no single word in arrays of their own; others beside each other, and the sums in an array.
         Apart = "apart",
@@ -260,7 +260,7 @@ axis!(
 
 axis!(
     /// How a slot of a hash table of groups is claimed for keys that no single word has: `operator/aggregate/hash/{search,words}`.
-    KeyClaims, "key_claims", Plan, "how a slot of a hash table of groups is claimed for keys that are too wide for a word",
+    KeyClaims, "key_claims", Plan, Rule, "how a slot of a hash table of groups is claimed for keys that are too wide for a word",
     {
         /// Its entry is busy while one thread writes the keys: others look again.
         Latch = "latch",
@@ -271,7 +271,7 @@ axis!(
 
 axis!(
     /// How many groups are foreseen where nothing is known of their keys: `operator/aggregate/sketch`.
-    GroupEstimate, "group_estimate", Plan, "whether groups of unknown number are estimated by some of the rows before their table is filled",
+    GroupEstimate, "group_estimate", Plan, Rule, "whether groups of unknown number are estimated by some of the rows before their table is filled",
     {
         /// By a sketch of the keys of some rows.
         Sketch = "sketch",
@@ -282,25 +282,25 @@ axis!(
 
 numbers!(
     /// Rows that a CPU's worker looks for in hash tables together: `operator/aggregate/batch`.
-    BatchRows, "batch_rows", Plan, "rows of an aggregation that a CPU's worker looks for in hash tables together",
+    BatchRows, "batch_rows", Plan, Knob, "rows of an aggregation that a CPU's worker looks for in hash tables together",
     [0 = "0", 64 = "64", 256 = "256", 1024 = "1024"]
 );
 
 numbers!(
     /// Copies of a block's table of direct-addressed groups: `operator/aggregate/placement`.
-    TableCopies, "table_copies", Plan, "copies of a block's table of groups, which its threads share out",
+    TableCopies, "table_copies", Plan, Knob, "copies of a block's table of groups, which its threads share out",
     [1 = "1", 2 = "2", 4 = "4", 8 = "8", 16 = "16", 32 = "32"]
 );
 
 numbers!(
     /// Slices of a table of direct-addressed groups, of which a block has one at a time: `operator/aggregate/placement`.
-    TableSlices, "table_slices", Plan, "slices of a table of groups, of which a block has one at a time, each for a pass over the rows",
+    TableSlices, "table_slices", Plan, Knob, "slices of a table of groups, of which a block has one at a time, each for a pass over the rows",
     [1 = "1", 2 = "2", 4 = "4", 8 = "8"]
 );
 
 axis!(
     /// How a block's table has sums that 4 bytes do not: `operator/aggregate/block_table`.
-    BlockSums, "block_sums", Plan, "how a block's table of groups has sums of integers that 4 bytes do not",
+    BlockSums, "block_sums", Plan, Rule, "how a block's table of groups has sums of integers that 4 bytes do not",
     {
         /// In words of 8 bytes.
         Words = "words",
@@ -311,13 +311,13 @@ axis!(
 
 numbers!(
     /// Bytes of a count of rows in a block's table: `operator/aggregate/block_counts`.
-    CountBytes, "count_bytes", Plan, "bytes of a count of rows in a block's table of groups",
+    CountBytes, "count_bytes", Plan, Rule, "bytes of a count of rows in a block's table of groups",
     [1 = "1", 2 = "2", 4 = "4"]
 );
 
 axis!(
     /// Whether several narrow cells of a group are fields of one word: `operator/aggregate/packing`.
-    CellPacking, "cell_packing", Plan, "whether counts and sums that are known to be narrow share a word, which a row adds to by one atomic",
+    CellPacking, "cell_packing", Plan, Rule, "whether counts and sums that are known to be narrow share a word, which a row adds to by one atomic",
     {
         /// Each has a word of its own.
         Off = "off",
@@ -328,13 +328,13 @@ axis!(
 
 numbers!(
     /// Groups of which a block keeps sums in its own memory: `operator/aggregate/near`.
-    NearGroups, "near_groups", Plan, "groups of a large table of which a block, or a CPU's worker, keeps sums near",
+    NearGroups, "near_groups", Plan, Knob, "groups of a large table of which a block, or a CPU's worker, keeps sums near",
     [0 = "0", 256 = "256", 1024 = "1024", 4096 = "4096", 16_384 = "16384"]
 );
 
 axis!(
     /// Whether a thread keeps what rows add to one group: `operator/aggregate/last_group`.
-    LastGroup, "last_group", Plan, "whether a thread adds up rows of one group before it adds them where all do",
+    LastGroup, "last_group", Plan, Rule, "whether a thread adds up rows of one group before it adds them where all do",
     {
         /// Each row is added.
         Off = "off",
@@ -347,7 +347,7 @@ axis!(
 
 axis!(
     /// How the near copy of a group is found: `operator/aggregate/near`.
-    NearSearch, "near_search", Plan, "how a block, or a CPU's worker, finds the sums of a group that it keeps near",
+    NearSearch, "near_search", Plan, Paper, "how a block, or a CPU's worker, finds the sums of a group that it keeps near",
     {
         /// By the group's slot in the table of all groups, which is found before.
         Slot = "slot",
@@ -358,26 +358,26 @@ axis!(
 
 numbers!(
     /// Rows that a thread prepares before it adds the first to its group: `pipeline/launches`.
-    ThreadRows, "thread_rows", Chunk, "rows that a thread works on in one turn of the row loop",
+    ThreadRows, "thread_rows", Chunk, Paper, "rows that a thread works on in one turn of the row loop",
     [1 = "1", 2 = "2", 4 = "4", 8 = "8"]
 );
 
 numbers!(
     /// Threads of a block: `pipeline/launches`.
-    BlockThreads, "block_threads", Chunk, "threads of a block",
+    BlockThreads, "block_threads", Chunk, Paper, "threads of a block",
     [8 = "8", 16 = "16", 32 = "32", 64 = "64", 128 = "128", 256 = "256", 512 = "512", 1024 = "1024"]
 );
 
 numbers!(
     /// Blocks that are to be resident on a multiprocessor, for which the compiler leaves registers; 0: it is free to choose:
     /// `pipeline/launches`.
-    ResidentBlocks, "resident_blocks", Chunk, "blocks of a multiprocessor that registers are left for",
+    ResidentBlocks, "resident_blocks", Chunk, Paper, "blocks of a multiprocessor that registers are left for",
     [0 = "0", 1 = "1", 2 = "2", 4 = "4", 8 = "8"]
 );
 
 axis!(
     /// How many blocks a launch over many rows has: `pipeline/launches`.
-    Blocks, "blocks", Chunk, "blocks of a launch over many rows, beside those that fill the device",
+    Blocks, "blocks", Chunk, Paper, "blocks of a launch over many rows, beside those that fill the device",
     {
         /// A single one.
         One = "one",
@@ -423,7 +423,6 @@ pub const ALL: &[Axis] = &[
     IndexRows::AXIS,
     BucketEntries::AXIS,
     RowPlaces::AXIS,
-    SetOperations::AXIS,
     EmptySlots::AXIS,
     Pruning::AXIS,
     KeyFilter::AXIS,
@@ -465,7 +464,6 @@ pub const ALL: &[Axis] = &[
     SlotFill::AXIS,
     SlotLayout::AXIS,
     KeyClaims::AXIS,
-    TextForm::AXIS,
     SelectionRows::AXIS,
     MorselRows::AXIS,
     ThreadRows::AXIS,

@@ -37,6 +37,28 @@ impl fmt::Display for Level {
     }
 }
 
+/// Why an axis has the values that it has: each of them is one that some rule returns, on a CPU or a GPU, or else as this says. What is none of
+/// these goes, with its code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// There are no others.
+    Rule,
+    /// The others are of one of the papers that Kelpie unites (`docs/techniques.md`).
+    Paper,
+    /// It is a number or a switch that people turn.
+    Knob,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Status::Rule => "rule",
+            Status::Paper => "paper",
+            Status::Knob => "knob",
+        })
+    }
+}
+
 /// An axis, for people and for who goes through all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Axis {
@@ -44,6 +66,8 @@ pub struct Axis {
     pub name: &'static str,
     /// What it belongs to.
     pub level: Level,
+    /// Why it may be what it may be.
+    pub status: Status,
     /// What it may be.
     pub values: &'static [&'static str],
     /// What it decides, in a sentence.
@@ -287,7 +311,7 @@ impl Site<'_> {
 #[cfg(test)]
 mod tests {
     use super::axes::{self, GroupForm, MorselRows};
-    use super::{Chooser, Forced, ForcedError, Variant};
+    use super::{Chooser, Forced, ForcedError, Status, Variant};
 
     fn direct_only_if(possible: bool) -> impl Fn(GroupForm) -> Result<(), String> {
         move |value| match value {
@@ -351,6 +375,21 @@ mod tests {
         forced.set("morsel_rows", "4096").expect("an axis and its value");
         forced.set("morsel_rows", "rule").expect("the rule");
         assert!(forced.is_empty());
+    }
+
+    /// Of an axis with one value there is nothing to choose.
+    #[test]
+    fn axes_have_a_choice_and_a_status() {
+        for axis in axes::ALL {
+            assert!(axis.values.len() > 1, "{}", axis.name);
+            assert!(["rule", "paper", "knob"].contains(&axis.status.to_string().as_str()), "{}", axis.name);
+        }
+        let knobs = axes::ALL.iter().filter(|axis| axis.status == Status::Knob);
+        let is_number = |value: &&str| value.parse::<u64>().is_ok();
+        let is_switch = |values: &[&str]| values.len() == 2;
+        for axis in knobs {
+            assert!(is_switch(axis.values) || axis.values.iter().all(is_number), "{}", axis.name);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kelpie_compile::primitives::{merge, radix, runs, segments};
+use kelpie_compile::primitives::{merge, radix, runs};
 use kelpie_device::Buffer;
 use kelpie_kir::Scalar;
 
@@ -82,7 +82,7 @@ impl Primitives<'_> {
     /// there are.
     pub(crate) fn number_runs(&mut self, keys: &Buffer, rows: u64) -> Result<(Buffer, u64), EngineError> {
         let numbers = self.allocate(rows.saturating_mul(4))?;
-        self.over(segments::ENDS, self.tiles(rows), &[whole(keys), whole(&numbers)])?;
+        self.over(runs::ENDS, self.tiles(rows), &[whole(keys), whole(&numbers)])?;
         self.exclusive_scan(&numbers, rows)?;
         let mut last = [0; 4];
         let offset = usize::try_from(rows.saturating_sub(1)).unwrap_or(usize::MAX).saturating_mul(4);

@@ -330,33 +330,6 @@ impl Primitives<'_> {
             (data, rows) = (sums, tiles);
         }
     }
-
-    /// The keys of the runs of sorted keys, and the reductions of their values.
-    fn reduce_segments(
-        &mut self,
-        (keys, values): (&Buffer, &Buffer),
-        rows: u64,
-        tile_rows: u64,
-        (scalar, reduction): (Scalar, Reduction),
-    ) -> (Vec<u64>, Vec<u64>) {
-        let module = valid(segments::module(&self.shape, scalar, reduction)).unwrap();
-        let (ends, run_keys) = (self.allocate(rows * 4).unwrap(), self.allocate(rows * 8).unwrap());
-        let identity = (reduction.identity(scalar) as u64).to_le_bytes();
-        let sums = upload(self.stream, &identity.repeat(rows as usize));
-        let tiles = rows.div_ceil(tile_rows);
-        let sizes = [integer(Scalar::I64, rows), integer(Scalar::I64, tile_rows)];
-        let kernel =
-            self.stream.device().compile_for(&module, segments::ENDS, block_shape(&self.shape)).unwrap();
-        let own = [whole(keys), whole(&ends)];
-        self.launch(kernel.as_ref(), tiles, &[sizes.as_slice(), &own].concat()).unwrap();
-        self.exclusive_scan(&ends, rows).unwrap();
-        let kernel =
-            self.stream.device().compile_for(&module, segments::SUMS, block_shape(&self.shape)).unwrap();
-        let own = [whole(keys), whole(&ends), whole(values), whole(&run_keys), whole(&sums)];
-        self.launch(kernel.as_ref(), tiles, &[sizes.as_slice(), &own].concat()).unwrap();
-        let runs = words_of(self.stream, &ends, rows as usize).last().map_or(0, |last| *last as usize + 1);
-        (longs_of(self.stream, &run_keys, runs), longs_of(self.stream, &sums, runs))
-    }
 }
 
 fn longs_of(stream: &dyn QueryStream, buffer: &Buffer, count: usize) -> Vec<u64> {
@@ -386,48 +359,26 @@ const REDUCTIONS: [(Scalar, Reduction); 5] = [
 ];
 
 #[test]
-fn reduces_arrays_and_segments() {
+fn reduces_arrays() {
     for device in devices() {
         let (cache, cancel) = (ColumnCache::default(), CancelToken::default());
         let stream = Arc::clone(&device).begin_query().unwrap();
         let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel);
         for of in REDUCTIONS {
-            // Rows, rows a tile, elements a run at most: runs within a warp, over warps and tiles, and one for all.
-            for (rows, tile_rows, run) in
-                [(1, 8, 1), (9, 8, 3), (65, 8, 1), (200, 64, 5), (700, 64, 90), (700, 128, 700)]
-            {
-                let mut next = random(rows as u64 + run);
+            // Rows, and rows a tile.
+            for (rows, tile_rows) in [(1, 8), (9, 8), (65, 8), (200, 64), (700, 64), (700, 128)] {
+                let mut next = random(rows as u64);
                 let value = |bits: u64| match of.0 {
                     Scalar::F64 => ((bits % 2000) as f64 - 1000.0).to_bits(),
                     _ => bits,
                 };
                 let values: Vec<u64> = (0..rows).map(|_| value(next())).collect();
-                let mut key = 7;
-                let mut keys = Vec::new();
-                while keys.len() < rows {
-                    let length = if run >= 700 { rows } else { (next() % run) as usize + 1 };
-                    keys.extend(std::iter::repeat_n(key, length.min(rows - keys.len())));
-                    key += 1 + next() % 3;
-                }
                 let bytes =
                     |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
-                let buffers = [&keys, &values].map(|words| upload(stream.as_ref(), &bytes(words)));
-                let what =
-                    format!("{} {of:?} {rows} rows, tiles of {tile_rows}, runs of {run}", device.name());
-                let found = primitives.reduce(&buffers[1], rows as u64, tile_rows, of);
+                let buffer = upload(stream.as_ref(), &bytes(&values));
+                let what = format!("{} {of:?} {rows} rows, tiles of {tile_rows}", device.name());
+                let found = primitives.reduce(&buffer, rows as u64, tile_rows, of);
                 assert_eq!(found, fold(of, &values), "{what}");
-                let runs: Vec<&[u64]> = keys.chunk_by(|a, b| a == b).collect();
-                let mut rest = values.as_slice();
-                let mut expected = Vec::new();
-                for run in &runs {
-                    let (own, after) = rest.split_at(run.len());
-                    expected.push(fold(of, own));
-                    rest = after;
-                }
-                let pair = (&buffers[0], &buffers[1]);
-                let found = primitives.reduce_segments(pair, rows as u64, tile_rows, of);
-                let run_keys: Vec<u64> = runs.iter().map(|run| run[0]).collect();
-                assert_eq!(found, (run_keys, expected), "{what}");
             }
         }
     }

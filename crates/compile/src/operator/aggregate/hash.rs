@@ -136,10 +136,7 @@ impl KeyTable {
         let values = values.map(|values| values.min(input.expected_rows));
         let stored = match packed {
             Some(_) => 0,
-            None => {
-                let texts = input.text_form(columns)?;
-                columns.iter().map(|column| StoredColumn::bytes_of(column, texts)).sum()
-            }
+            None => columns.iter().map(StoredColumn::bytes_of).sum(),
         };
         let slot_bytes = 8 * u64::from(1 + words) + stored;
         let keys = input.groups.or(values).or_else(|| input.keys_foreseen(columns));

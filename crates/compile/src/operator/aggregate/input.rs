@@ -10,11 +10,8 @@ use crate::context::Unsupported;
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::HASH_RULE;
 use crate::program::Fill;
-use crate::table::stored::{choose_texts, has_texts};
 use crate::variant::Site;
-use crate::variant::axes::{
-    GroupParts, HashFunction, HashMapping, KeyClaims, SlotFill, SlotLayout, TextForm,
-};
+use crate::variant::axes::{GroupParts, HashFunction, HashMapping, KeyClaims, SlotFill, SlotLayout};
 use crate::variant::estimate::{self, Rows};
 
 /// Rows of a group from which on short searches are worth more than few slots, in the cache of a worker who has a part's groups for
@@ -55,8 +52,6 @@ pub(crate) struct Input<'a> {
     pub slot_layout: OnceCell<SlotLayout>,
     /// How slots of keys that are wider than a word are claimed, once it is chosen.
     pub key_claims: OnceCell<KeyClaims>,
-    /// What they have of keys that are texts without a dictionary, once it is chosen.
-    pub text_form: OnceCell<TextForm>,
 }
 
 impl Input<'_> {
@@ -143,19 +138,6 @@ impl Input<'_> {
             // What one table has words for may be too wide in another.
             (KeyClaims::Words | KeyClaims::Latch, _) => Claims::Latch,
         })
-    }
-
-    /// What the aggregation's hash tables have of keys that are texts, where there are texts without a dictionary among these.
-    pub(super) fn text_form(&self, columns: &[ColumnInfo]) -> Result<TextForm, Unsupported> {
-        if let Some(form) = self.text_form.get() {
-            return Ok(*form);
-        }
-        // A set of values has keys that the groups have not.
-        if !has_texts(columns) {
-            return Ok(TextForm::Reference);
-        }
-        let form = choose_texts(columns, self.site)?;
-        Ok(*self.text_form.get_or_init(|| form))
     }
 
     /// Where the table of groups has what is added up beside keys of one word.

@@ -53,7 +53,6 @@ use crate::table::index::{BuildSide, Index, KeyForm, Told, Wants};
 use crate::table::joined::Joined;
 use crate::table::rows::{Layout, RowStore};
 use crate::table::set_bits;
-use crate::table::stored::choose_texts;
 use crate::types::{DataType, Range};
 use crate::variant::Site;
 
@@ -128,13 +127,9 @@ impl JoinOperator {
             places_by_rule: choices.micro_model == MicroModel::Resolution,
         };
         let form = KeyForm::choose(&infos, (&probe_infos, told), rows, (wants, site))?;
-        let texts = choose_texts(&infos[..probe_keys.len()], site)?;
         let store = match form.slots() {
             Some(slots) => RowStore::placed(&infos, slots, states)?,
-            None => {
-                let columns = (infos.as_slice(), probe_keys.len(), texts);
-                RowStore::plan_keyed(columns, rows.bound, layout, states)?
-            }
+            None => RowStore::plan(&infos, rows.bound, layout, states)?,
         };
         let index = Index::plan(form, (&store, rows.bound), &probe_infos, (wants, site), states)?;
         let keys = &infos[..probe_keys.len()];

@@ -349,7 +349,6 @@ impl Cut<'_> {
             hashing: OnceCell::new(),
             slot_layout: OnceCell::new(),
             key_claims: OnceCell::new(),
-            text_form: OnceCell::new(),
         };
         let (shape, choices) = (self.shape, self.choices);
         let states = self.states.of(Purpose::Table);

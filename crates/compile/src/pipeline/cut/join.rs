@@ -96,9 +96,6 @@ impl Cut<'_> {
     pub(super) fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
         let ordinal = self.next_join;
         self.next_join += 1;
-        if let Some(rows) = self.set_operation(join, ordinal)? {
-            return Ok(rows);
-        }
         let behind = self.behind;
         let first = self.done.len();
         let build = self.open_before(&join.build, Behind::default())?;

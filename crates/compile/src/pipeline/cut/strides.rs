@@ -131,7 +131,6 @@ impl Cut<'_> {
             hashing: OnceCell::new(),
             slot_layout: OnceCell::new(),
             key_claims: OnceCell::new(),
-            text_form: OnceCell::new(),
         };
         let on = (initial, (self.shape, self.choices));
         let states = self.states.of(Purpose::Table);

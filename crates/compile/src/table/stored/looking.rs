@@ -15,7 +15,7 @@ impl StoredColumn {
             StoredForm::Scalar { scalar, part } | StoredForm::Code { scalar, part } => {
                 vec![(part, (scalar, 1))]
             }
-            StoredForm::Text(parts) => parts.all().collect(),
+            StoredForm::Text(parts) => parts.all().to_vec(),
         };
         values.into_iter().chain(self.validity.map(|part| (part, (Scalar::U8, 1))))
     }

@@ -1,10 +1,10 @@
 //! The axes of joins: their index, their build side, and what it leaves out of the probe side.
 
-use crate::variant::{Axis, Level, Variant};
+use crate::variant::{Axis, Level, Status, Variant};
 
 axis!(
     /// Which side of an inner join has the index: `pipeline/cut/build_side`.
-    BuiltSide, "build_side", Plan, "which side of an inner join is built, and which one streams past it",
+    BuiltSide, "build_side", Plan, Rule, "which side of an inner join is built, and which one streams past it",
     {
         /// The one that the plan has as its build side.
         Written = "written",
@@ -15,7 +15,7 @@ axis!(
 
 axis!(
     /// How the index of a join finds keys: `table/index`.
-    IndexForm, "index_form", Plan, "how the index of a join finds the rows of a key",
+    IndexForm, "index_form", Plan, Rule, "how the index of a join finds the rows of a key",
     {
         /// At the place that the key gives.
         Direct = "direct",
@@ -28,7 +28,7 @@ axis!(
 
 axis!(
     /// As what a join compares texts that have a dictionary on the probe side or on both: `operator/join/codes`.
-    TextJoin, "text_join", Plan, "as what a join compares texts that have dictionaries",
+    TextJoin, "text_join", Plan, Rule, "as what a join compares texts that have dictionaries",
     {
         /// As texts.
         Texts = "texts",
@@ -39,7 +39,7 @@ axis!(
 
 axis!(
     /// How rows with equal keys hang together in the index of a join: `table/index`.
-    IndexRows, "index_rows", Plan, "how the rows of a key hang together in the index of a join",
+    IndexRows, "index_rows", Plan, Rule, "how the rows of a key hang together in the index of a join",
     {
         /// Each has the number of the next.
         Chains = "chains",
@@ -50,7 +50,7 @@ axis!(
 
 axis!(
     /// What stands in the buckets of a join's index: `operator/join/buckets`.
-    BucketEntries, "bucket_entries", Plan, "what the buckets of a join's index have of the rows of a key",
+    BucketEntries, "bucket_entries", Plan, Paper, "what the buckets of a join's index have of the rows of a key",
     {
         /// The numbers of rows that lie elsewhere.
         Numbers = "numbers",
@@ -60,19 +60,8 @@ axis!(
 );
 
 axis!(
-    /// What INTERSECT and EXCEPT are carried out by: `pipeline/cut/set_operation`.
-    SetOperations, "set_operation", Plan, "what INTERSECT and EXCEPT find rows of both sides by",
-    {
-        /// A join of one side's groups with the other side.
-        Join = "join",
-        /// Groups of the rows of both sides.
-        Groups = "groups",
-    }
-);
-
-axis!(
     /// Where the rows of a build side lie: `operator/join/place`.
-    RowPlaces, "row_places", Plan, "where the rows of a join's build side lie",
+    RowPlaces, "row_places", Plan, Rule, "where the rows of a join's build side lie",
     {
         /// One behind the other, found by an index.
         Packed = "packed",
@@ -83,7 +72,7 @@ axis!(
 
 axis!(
     /// How it is seen that a slot of a direct-addressed index of unique keys has no row: `table/slots`.
-    EmptySlots, "empty_slots", Plan, "how it is seen that a slot of a direct-addressed index has no row",
+    EmptySlots, "empty_slots", Plan, Rule, "how it is seen that a slot of a direct-addressed index has no row",
     {
         /// By a bitmap, which lies in caches where the slots do not.
         Bitmap = "bitmap",
@@ -94,7 +83,7 @@ axis!(
 
 axis!(
     /// Whether values outside of a build side's bounds, or not in its bitmap, are left out at the scan: `pipeline/cut`.
-    Pruning, "pruning", Plan, "whether a finished build side leaves out rows at the probe side's scan",
+    Pruning, "pruning", Plan, Knob, "whether a finished build side leaves out rows at the probe side's scan",
     {
         /// They are.
         On = "on",
@@ -105,7 +94,7 @@ axis!(
 
 axis!(
     /// Whether a hash table of a build side has a filter that is asked at the probe side's scan: `pipeline/cut/key_filter`.
-    KeyFilter, "key_filter", Plan, "what tells at the probe side's scan that a hash table of a join has no row with a key",
+    KeyFilter, "key_filter", Plan, Rule, "what tells at the probe side's scan that a hash table of a join has no row with a key",
     {
         /// Nothing: rows are looked up in the table.
         Off = "off",
@@ -116,7 +105,7 @@ axis!(
 
 axis!(
     /// Whether keys are compared with the bounds of a build side where a selection vector is made: `pipeline/windows`.
-    KeyWindows, "key_windows", Chunk, "whether keys beyond a build side's bounds are not selected",
+    KeyWindows, "key_windows", Chunk, Knob, "whether keys beyond a build side's bounds are not selected",
     {
         /// They are compared.
         On = "on",
@@ -127,7 +116,7 @@ axis!(
 
 axis!(
     /// Whether rows are tried by the bitmaps of build sides before any goes on, one bitmap after the other: `pipeline/selection`.
-    Sieves, "sieves", Chunk, "whether rows are selected by runtime filters before any goes on",
+    Sieves, "sieves", Chunk, Rule, "whether rows are selected by runtime filters before any goes on",
     {
         /// They are: without a branch.
         On = "on",
@@ -138,13 +127,13 @@ axis!(
 
 numbers!(
     /// Into how many parts the probe side's rows are brought before they come to a join: `pipeline/cut/partition`.
-    JoinParts, "join_parts", Plan, "parts of a join's index that rows are brought into before they are looked up, one part after the other",
+    JoinParts, "join_parts", Plan, Knob, "parts of a join's index that rows are brought into before they are looked up, one part after the other",
     [1 = "1", 16 = "16", 64 = "64", 256 = "256", 1024 = "1024"]
 );
 
 axis!(
     /// Whether the build side's rows are brought into the same parts: `pipeline/cut/partition`.
-    BuildParts, "build_parts", Plan, "whether the rows of a build side are brought into the parts of the index before they are stored",
+    BuildParts, "build_parts", Plan, Rule, "whether the rows of a build side are brought into the parts of the index before they are stored",
     {
         /// They are stored as they come.
         Off = "off",
@@ -155,7 +144,7 @@ axis!(
 
 axis!(
     /// How many rows a CPU's worker looks up at once: `pipeline/batches`.
-    FirstLookUps, "first_look_ups", Chunk, "whether rows are looked up one by one, or those of a batch of a CPU's worker all at once before one goes on",
+    FirstLookUps, "first_look_ups", Chunk, Rule, "whether rows are looked up one by one, or those of a batch of a CPU's worker all at once before one goes on",
     {
         /// One by one, each when it has come through all before.
         Row = "row",

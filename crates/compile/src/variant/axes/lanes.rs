@@ -1,10 +1,10 @@
 //! The axes of lanes that exchange rows (DogQC).
 
-use crate::variant::{Axis, Level, Variant};
+use crate::variant::{Axis, Level, Status, Variant};
 
 axis!(
     /// Where idle lanes of a warp are refilled with rows of other turns: `pipeline/lanes`.
-    LaneRefill, "lane_refill", Chunk, "behind which steps idle lanes of a warp are given rows that waited",
+    LaneRefill, "lane_refill", Chunk, Paper, "behind which steps idle lanes of a warp are given rows that waited",
     {
         /// Nowhere: a warp goes on with the rows that it has.
         Off = "off",
@@ -21,7 +21,7 @@ axis!(
 
 axis!(
     /// Who takes the matches of a row: `pipeline/lanes`, `operator/expand`, `operator/staged`, `operator/walk`.
-    MatchLanes, "expansion", Chunk, "which lanes take the rows that a join with several matches makes of one",
+    MatchLanes, "expansion", Chunk, Paper, "which lanes take the rows that a join with several matches makes of one",
     {
         /// The row's own, one after the other.
         Lane = "lane",
@@ -39,7 +39,7 @@ axis!(
 axis!(
     /// Who looks at the texts without a dictionary of which a filter wants two to be equal, or one to match a pattern: `pipeline/points`,
     /// `operator/texts`, `operator/text_runs`, `operator/match_refill`.
-    TextLanes, "text_lanes", Chunk, "which lanes look at the texts of a row, where a filter compares two or matches one",
+    TextLanes, "text_lanes", Chunk, Paper, "which lanes look at the texts of a row, where a filter compares two or matches one",
     {
         /// The row's own.
         Lane = "lane",
@@ -56,7 +56,7 @@ axis!(
 
 axis!(
     /// Who looks at the texts without a dictionary that are keys of a hash table: `table/together`, `operator/key_texts`.
-    KeyTextLanes, "key_text_lanes", Plan, "which lanes hash and compare the texts of a row that are keys of a hash table",
+    KeyTextLanes, "key_text_lanes", Plan, Paper, "which lanes hash and compare the texts of a row that are keys of a hash table",
     {
         /// The row's own.
         Lane = "lane",
@@ -69,7 +69,7 @@ axis!(
 
 axis!(
     /// As what rows change lanes: `context/carried`, `context/loaded`.
-    CarriedRows, "carried", Chunk, "as what rows change lanes, and so where their columns are loaded",
+    CarriedRows, "carried", Chunk, Paper, "as what rows change lanes, and so where their columns are loaded",
     {
         /// As numbers of rows and places; columns are loaded where they are read (post-projection).
         Places = "places",
@@ -91,13 +91,13 @@ impl Default for CarriedRows {
 numbers!(
     /// Matches of a row from which on they wait in a queue that all warps drain, where a warp shares them; 0: its warp takes
     /// all of them: `operator/queue`.
-    QueueMatches, "queue_matches", Chunk, "matches of one row beyond which all warps take them from a queue",
+    QueueMatches, "queue_matches", Chunk, Knob, "matches of one row beyond which all warps take them from a queue",
     [0 = "0", 2 = "2", 32 = "32", 64 = "64", 128 = "128", 256 = "256", 1024 = "1024", 4096 = "4096"]
 );
 
 axis!(
     /// Where rows wait that lanes are refilled with: `operator/refill`, `operator/block_refill`.
-    RefillBuffer, "refill_buffer", Chunk, "where rows wait that idle lanes are given, and whose lanes these are",
+    RefillBuffer, "refill_buffer", Chunk, Paper, "where rows wait that idle lanes are given, and whose lanes these are",
     {
         /// In registers of a warp, for its lanes.
         Registers = "registers",
@@ -109,6 +109,6 @@ axis!(
 numbers!(
     /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`, `operator/walk`,
     /// `operator/match_refill`.
-    RefillThreshold, "refill_threshold", Chunk, "of 32 lanes, those with rows at which a warp goes on",
+    RefillThreshold, "refill_threshold", Chunk, Knob, "of 32 lanes, those with rows at which a warp goes on",
     [1 = "1", 8 = "8", 16 = "16", 24 = "24", 28 = "28", 32 = "32"]
 );

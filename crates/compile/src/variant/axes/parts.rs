@@ -1,10 +1,10 @@
 //! Axes of rows that are brought into parts before they come to their groups or a join.
 
-use crate::variant::{Axis, Level, Variant};
+use crate::variant::{Axis, Level, Status, Variant};
 
 numbers!(
     /// Into how many parts rows are brought before they are added to groups: `pipeline/cut/groups`.
-    GroupParts, "group_parts", Plan, "parts of a table of groups that rows are brought into before, one part after the other",
+    GroupParts, "group_parts", Plan, Knob, "parts of a table of groups that rows are brought into before, one part after the other",
     [
         1 = "1", 4 = "4", 16 = "16", 64 = "64", 256 = "256", 512 = "512", 1024 = "1024", 2048 = "2048",
         4096 = "4096", 8192 = "8192"
@@ -13,7 +13,7 @@ numbers!(
 
 axis!(
     /// Where rows in parts are added up: `operator/aggregate/part_groups`.
-    PartMemory, "part_memory", Plan, "whose memory rows that came in parts are added up in",
+    PartMemory, "part_memory", Plan, Rule, "whose memory rows that came in parts are added up in",
     {
         /// A block's, for the groups of one part at a time, which lie there as they do in the table of all groups.
         Block = "block",
@@ -28,7 +28,7 @@ axis!(
 
 axis!(
     /// Who delivers groups that nothing is added up of: `operator/partition/distinct`.
-    PartDelivery, "part_delivery", Plan, "who delivers the groups of rows that came in parts, where nothing is added up of them",
+    PartDelivery, "part_delivery", Plan, Rule, "who delivers the groups of rows that came in parts, where nothing is added up of them",
     {
         /// The table of all groups, when all rows have come.
         Table = "table",

@@ -1,10 +1,10 @@
 //! The axes of how rows of a table go through the steps.
 
-use crate::variant::{Axis, Level, Variant};
+use crate::variant::{Axis, Level, Status, Variant};
 
 axis!(
     /// How dead rows flow: `pipeline/body`.
-    Predication, "predication", Chunk, "whether rows that a filter drops are branched around or carried along with a flag",
+    Predication, "predication", Chunk, Paper, "whether rows that a filter drops are branched around or carried along with a flag",
     {
         /// A branch around what follows.
         Branches = "branches",
@@ -15,7 +15,7 @@ axis!(
 
 axis!(
     /// How many rows of a table go through the steps at once: `pipeline/wide`.
-    RowLoop, "row_loop", Chunk, "whether rows of a table go through the steps one by one or several at once",
+    RowLoop, "row_loop", Chunk, Paper, "whether rows of a table go through the steps one by one or several at once",
     {
         /// One by one.
         Single = "single",
@@ -28,7 +28,7 @@ axis!(
 
 axis!(
     /// Where the rows lie that a thread of a SIMT device tries, or loads, at once: `pipeline/trial`, `pipeline/held`.
-    RowArrangement, "row_arrangement", Chunk, "where the rows lie that a thread tries or loads before one of them goes on",
+    RowArrangement, "row_arrangement", Chunk, Rule, "where the rows lie that a thread tries or loads before one of them goes on",
     {
         /// As far apart as a block has threads, so that those of a warp are side by side.
         Striped = "striped",
@@ -39,7 +39,7 @@ axis!(
 
 axis!(
     /// How texts are searched for what a filter's pattern has between two `%`: `pipeline/text_search`.
-    TextSearch, "text_search", Chunk, "whether texts that a filter matches are searched one by one or those of a batch as one run of bytes",
+    TextSearch, "text_search", Chunk, Rule, "whether texts that a filter matches are searched one by one or those of a batch as one run of bytes",
     {
         /// Each row's by itself.
         Rows = "rows",
@@ -50,12 +50,12 @@ axis!(
 
 numbers!(
     /// Rows of a batch of a CPU's worker, whose selection vector should stay in the first-level cache: `pipeline/selection`.
-    SelectionRows, "selection_rows", Chunk, "rows for which a CPU's worker makes one selection vector",
+    SelectionRows, "selection_rows", Chunk, Knob, "rows for which a CPU's worker makes one selection vector",
     [256 = "256", 1024 = "1024", 4096 = "4096"]
 );
 
 numbers!(
     /// Rows that a CPU's worker takes at a time: `pipeline/body`.
-    MorselRows, "morsel_rows", Chunk, "rows that a CPU's worker takes at a time",
+    MorselRows, "morsel_rows", Chunk, Knob, "rows that a CPU's worker takes at a time",
     [4096 = "4096", 16384 = "16384", 65536 = "65536", 262_144 = "262144"]
 );

@@ -1,10 +1,10 @@
 //! Axes of sorts on the device.
 
-use crate::variant::{Axis, Level, Variant};
+use crate::variant::{Axis, Level, Status, Variant};
 
 axis!(
     /// Who sorts: `pipeline/cut`.
-    SortPlace, "sort_place", Plan, "who puts the result's rows in order",
+    SortPlace, "sort_place", Plan, Rule, "who puts the result's rows in order",
     {
         /// A kernel stores them with words of their keys, the device sorts these.
         Device = "device",
@@ -15,7 +15,7 @@ axis!(
 
 axis!(
     /// Which rows of a sort with a limit are stored at all: `operator/sort/bound`.
-    TopBound, "top_bound", Plan, "what keeps rows that cannot be among the first of an order from being stored",
+    TopBound, "top_bound", Plan, Rule, "what keeps rows that cannot be among the first of an order from being stored",
     {
         /// Nothing: all rows are stored.
         Off = "off",
@@ -26,7 +26,7 @@ axis!(
 
 axis!(
     /// How a radix sort comes from one digit to the next: `operator/sort/form`.
-    SortPasses, "sort_passes", Plan, "how the device's sort brings rows into the order of a digit",
+    SortPasses, "sort_passes", Plan, Rule, "how the device's sort brings rows into the order of a digit",
     {
         /// Tiles are counted, their counts are summed up, and tiles are moved.
         Tiles = "tiles",

@@ -63,10 +63,9 @@ impl Slots {
             (None, Some(Claims::Words(words))) => Keys::Words(words),
             (None, _) => {
                 beside = input.slot_layout()? == SlotLayout::Beside;
-                let texts = input.text_form(columns)?;
                 let stored = columns.iter().map(|column| match beside {
-                    true => StoredColumn::plan_key_record((column, texts), &mut layout),
-                    false => StoredColumn::plan_key((column, texts), class, states),
+                    true => StoredColumn::plan_record(column, true, &mut layout),
+                    false => StoredColumn::plan_key(column, class, states),
                 });
                 Keys::Stored(stored.collect::<Result<_, _>>()?)
             }

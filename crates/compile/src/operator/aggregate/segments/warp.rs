@@ -1,13 +1,13 @@
 //! Segments among the lanes of a warp, by shuffles.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Builtin, Expr as Kir, Scalar, ShuffleMode, UnaryOp};
+use kelpie_kir::{BinaryOp, Builder, Builtin, Expr as Kir, Scalar, ShuffleMode, UnaryOp};
 
 use super::super::cells::{CellOp, combine};
 use super::super::functions::Cells;
 use super::{NOWHERE, Round, bitonic, is_clear, keep_heads, read};
 use crate::context::Context;
-use crate::primitives::segments::segment_of_lane;
+use crate::shape::LaunchShape;
 
 fn shuffle(cx: &mut Context<'_>, mode: ShuffleMode, value: V, lane: V) -> V {
     cx.builder.value(Kir::Shuffle { mode, value, lane })
@@ -86,4 +86,20 @@ fn reduce_segment(cx: &mut Context<'_>, op: CellOp, parts: Vec<V>, distance: V) 
         step *= 2;
     }
     parts
+}
+
+/// Runs of equal keys among the lanes of a warp: whether this lane is the first of its run (`bool`), and how many lanes on
+/// the next run begins or the warp ends (`u32`). At warp-uniform control flow.
+fn segment_of_lane(b: &mut Builder, shape: &LaunchShape, key: V) -> (V, V) {
+    let (lane, zero, one) = (b.builtin(Builtin::LaneId), b.u32(0), b.u32(1));
+    let before = b.value(Kir::Shuffle { mode: ShuffleMode::Up, value: key, lane: one });
+    let (is_first, differs) = (b.eq(lane, zero), b.ne(before, key));
+    let is_head = b.or(is_first, differs);
+    let heads = b.value(Kir::Ballot(is_head));
+    let above = b.binary(BinaryOp::Shr, heads, lane);
+    let above = b.binary(BinaryOp::Shr, above, one);
+    let next = b.unary(UnaryOp::Ffs, above);
+    let (is_last, lanes) = (b.eq(above, zero), b.u32(shape.lanes));
+    let end = b.sub(lanes, lane);
+    (is_head, b.select(is_last, end, next))
 }
