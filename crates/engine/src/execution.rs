@@ -18,8 +18,9 @@ use crate::columns::Wish;
 use crate::delivery::{Collected, Mapped, RowReceiver, Undecided, Window, take_cut};
 use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
-use crate::identity::{self, Digest};
+use crate::identity;
 use crate::kept::Input;
+use crate::learned::Fingerprint;
 use crate::query::{Engine, begin_query, ends_a_stage, with_key_columns, with_scalars};
 use crate::stage::{self, Ahead, Loaded, Movement, Outcome, Prepared, Setting};
 use crate::{
@@ -174,6 +175,7 @@ impl Execution<'_> {
         let setting = Setting {
             stream: self.stream.as_ref(),
             cache: &self.engine.columns,
+            learned: &self.engine.learned,
             loaded,
             movement,
             keeps_rows: self.asks_to_keep(out),
@@ -225,9 +227,7 @@ impl Execution<'_> {
         let device = Arc::clone(&self.device);
         let moved = (self.options.macro_model, self.options.dictionaries);
         let key = || identity::effort(plan, (&device.name(), device.memory().1), moved);
-        // Mostly nothing is known, and no plan is to be hashed for that.
-        let nothing_known = self.engine.efforts.lock().is_empty();
-        let known = if nothing_known { None } else { self.engine.efforts.lock().get(&key()).copied() };
+        let known = self.engine.learned.effort(key);
         let mut effort = known.unwrap_or_default().max(self.least_effort);
         let mut last = None;
         if effort > Effort::AsAsked {
@@ -269,7 +269,7 @@ impl Execution<'_> {
             self.metrics.pipelines.truncate(pipelines);
             let Some(next) = effort.next() else { return self.elsewhere(plan, error, out) };
             self.metrics.steps.push(format!("{error}; now {next}"));
-            self.engine.efforts.lock().insert(key(), next);
+            self.engine.learned.keep_effort(key(), next);
             (effort, last) = (next, Some(error));
         }
     }
@@ -346,10 +346,12 @@ impl Execution<'_> {
     ) -> Result<(), EngineError> {
         let infos = joint::describe(plan, loaded, &*self.device);
         let stage = identity::stage(plan, &infos);
-        let data = self.data(plan, &infos, stage);
+        // Whether keys are unique is the data's, however they are worked on.
+        let learned = &self.engine.learned;
+        let data = learned.data(stage, || identity::data(plan, &infos));
+        let mut duplicates = learned.duplicates(data);
         let choices = (movement.initial_bytes, self.asks_to_keep(out));
         loop {
-            let duplicates = self.engine.broken.lock().get(&data).cloned().unwrap_or_default();
             let prepared = self.prepare((plan, stage), &infos, &duplicates, choices)?;
             let compile_ns = self.compile(&prepared)?;
             if let Some((stage, out)) = &mut self.explain {
@@ -365,13 +367,11 @@ impl Execution<'_> {
                     self.metrics.variants.push(Arc::clone(&prepared.genome));
                     return Ok(());
                 }
-                Outcome::Duplicate(join) if duplicates.contains(&join) => {
+                Outcome::Duplicate(join) if !duplicates.insert(join) => {
                     return Err(EngineError::Internal(format!("join {join} broke its promise twice")));
                 }
                 // The same stage may run elsewhere at the same time, and have found the same.
-                Outcome::Duplicate(join) => {
-                    self.engine.broken.lock().entry(data).or_default().insert(join);
-                }
+                Outcome::Duplicate(_) => learned.add_duplicates(data, &duplicates),
             }
         }
     }
@@ -381,20 +381,10 @@ impl Execution<'_> {
         out.kept().is_some_and(|wanted| Arc::ptr_eq(&wanted.device, &self.device))
     }
 
-    /// What a stage runs over: whether keys are unique is the data's, however it is computed. Known plans are hashed once.
-    fn data(&self, plan: &Plan, infos: &[ScanInfo], stage: Digest) -> Digest {
-        if let Some(data) = self.engine.data.lock().get(&stage) {
-            return *data;
-        }
-        let data = identity::data(plan, infos);
-        self.engine.remember_data(stage, data);
-        data
-    }
-
     /// The program of a stage; its kernels may not be compiled yet.
     fn prepare(
         &mut self,
-        (plan, stage): (&Plan, Digest),
+        (plan, stage): (&Plan, Fingerprint),
         infos: &[ScanInfo],
         duplicates: &BTreeSet<usize>,
         (direct_bytes, keeps_rows): (Option<u64>, bool),
@@ -402,7 +392,7 @@ impl Execution<'_> {
         let start = Instant::now();
         let (device, own) = (self.device.name(), (direct_bytes, keeps_rows));
         let base = identity::program(stage, (&device, &self.calibration), &self.options, own, duplicates);
-        let key = Digest::of(&(base, &self.options.variants));
+        let key = Fingerprint::of(&(base, &self.options.variants));
         let found = match self.engine.known(key) {
             Some(prepared) => prepared,
             None => {
@@ -425,8 +415,8 @@ impl Execution<'_> {
                 let data = identity::data(plan, infos);
                 let alike =
                     identity::program(data, (&device, &self.calibration), &self.options, own, duplicates);
-                let sizes = self.engine.sizes_of(Digest::of(&(alike, forced)));
-                let prepared = stage::prepare(program, &self.device, host_sort_rows, variants, sizes)?;
+                let alike = identity::capacities(alike, forced, self.device.memory().1);
+                let prepared = stage::prepare(program, &self.device, host_sort_rows, variants, alike)?;
                 let prepared = Arc::new(prepared);
                 self.engine.keep(key, &prepared);
                 prepared
@@ -452,7 +442,11 @@ impl Execution<'_> {
     /// Compiles the kernels of a program that are not compiled yet; the time that each pipeline's took, in nanoseconds.
     fn compile(&mut self, prepared: &Prepared) -> Result<Vec<u64>, EngineError> {
         let start = Instant::now();
-        let (times, taken) = stage::compile_all(self.stream.as_ref(), &prepared.kernels, prepared.is_new())?;
+        let (times, taken) = stage::compile_all(
+            self.stream.as_ref(),
+            &prepared.kernels,
+            prepared.is_new(&self.engine.learned),
+        )?;
         let time_ns = start.elapsed().as_nanos() as u64;
         let mut waited = Split::default();
         waited.share(time_ns, &taken, Phase::Load);

@@ -1,6 +1,5 @@
 //! What is known of a query's variants before its columns are read: what EXPLAIN shows.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kelpie_compile::pipeline::{self, Choices, ScanInfo};
@@ -41,11 +40,11 @@ impl Engine {
             }
         }
         let options = &query.options;
-        let duplicates = self.broken.lock().get(&identity::data(&plan, &infos)).cloned();
+        let duplicates = self.learned.duplicates(identity::data(&plan, &infos));
         let choices = Choices {
             micro_model: options.micro_model,
             resolution: options.resolution,
-            duplicates: &duplicates.unwrap_or_else(BTreeSet::new),
+            duplicates: &duplicates,
             host_sort_rows: options.host_sort_rows,
             direct_bytes: Effort::AsAsked.movement(options, &device).initial_bytes,
             forced: &options.variants,

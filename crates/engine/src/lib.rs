@@ -16,6 +16,7 @@ mod identity;
 mod joint;
 mod kept;
 mod launch;
+mod learned;
 mod memory_source;
 mod meter;
 mod parts;

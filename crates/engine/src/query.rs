@@ -1,6 +1,6 @@
 //! A query from plan to batch: stages, each with a sort or limit on top.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,12 +24,12 @@ use crate::devices::{DeviceState, Devices};
 use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
 use crate::execution::Execution;
-use crate::identity::Digest;
 use crate::kept::Input;
+use crate::learned::{Fingerprint, Learned};
 use crate::meter::{self, MeteredStream};
 use crate::profile::ProfiledStream;
 use crate::stack::with_room;
-use crate::stage::{self, KernelVariants, Prepared, Sizes};
+use crate::stage::{self, KernelVariants, Prepared};
 use crate::{
     Batches, DeviceChoice, ExplainStage, MicroModel, Query, QueryMetrics, QueryOptions, QueryOutput, Rates,
     Resolution, bandwidth, primitives, result,
@@ -38,9 +38,6 @@ use crate::{
 /// Programs that stay compiled.
 const PROGRAM_LIMIT: usize = 64;
 
-/// Programs of which sizes are known, before those are forgotten that no compiled program has.
-const SIZES_LIMIT: usize = 1024;
-
 /// Devices, column cache and kernels: one a process.
 #[derive(Debug, Default)]
 pub struct Engine {
@@ -48,20 +45,14 @@ pub struct Engine {
     pub(crate) columns: ColumnCache,
     /// What was measured of devices and kept.
     pub(crate) calibrations: Calibrations,
-    /// By the device's name.
-    rates: Mutex<HashMap<String, Rates>>,
     /// Most recently used last.
-    programs: Mutex<VecDeque<(Digest, Arc<Prepared>)>>,
+    programs: Mutex<VecDeque<(Fingerprint, Arc<Prepared>)>>,
     /// The kernels of these programs.
     pub(crate) variants: KernelVariants,
-    /// The joins of a stage whose build side has a key twice, by its data.
-    pub(crate) broken: Mutex<HashMap<Digest, BTreeSet<usize>>>,
-    /// What stages run over, by their plans with all constants and what is known of their columns.
-    pub(crate) data: Mutex<HashMap<Digest, Digest>>,
-    /// The capacities of state that fit, by the program without its constants.
-    sizes: Mutex<HashMap<Digest, Sizes>>,
-    /// What stages that memory was too small for took in the end.
-    pub(crate) efforts: Mutex<HashMap<Digest, Effort>>,
+    /// What earlier runs have taught.
+    pub(crate) learned: Learned,
+    /// Held by who measures a device.
+    measuring: Mutex<()>,
 }
 
 impl Engine {
@@ -70,9 +61,9 @@ impl Engine {
         Engine::default()
     }
 
-    /// An engine that knows this of devices.
-    pub(crate) fn with(calibrations: Calibrations) -> Engine {
-        Engine { calibrations, ..Engine::default() }
+    /// An engine that begins with this.
+    pub(crate) fn with(calibrations: Calibrations, learned: Learned) -> Engine {
+        Engine { calibrations, learned, ..Engine::default() }
     }
 
     /// Every device: usable, or why not.
@@ -218,12 +209,13 @@ impl Engine {
 
     /// What a device's memory and link can do; measured when first asked for.
     pub fn rates(&self, device: &Arc<dyn Device>) -> Result<Rates, EngineError> {
-        let mut known = self.rates.lock();
-        if let Some(rates) = known.get(&device.name()) {
-            return Ok(*rates);
+        let name = device.name();
+        let _alone = self.measuring.lock();
+        if let Some(rates) = self.learned.rates(&name) {
+            return Ok(rates);
         }
         let rates = bandwidth::measure(device)?;
-        known.insert(device.name(), rates);
+        self.learned.keep_rates(&name, rates);
         Ok(rates)
     }
 
@@ -274,25 +266,7 @@ impl Engine {
         }
     }
 
-    /// What is known of the sizes of programs that differ in constants only.
-    pub(crate) fn sizes_of(&self, program: Digest) -> Sizes {
-        let mut sizes = self.sizes.lock();
-        if sizes.len() >= SIZES_LIMIT {
-            sizes.retain(|_, known| Arc::strong_count(known) > 1);
-        }
-        Arc::clone(sizes.entry(program).or_default())
-    }
-
-    /// Keeps what a stage runs over.
-    pub(crate) fn remember_data(&self, stage: Digest, data: Digest) {
-        let mut known = self.data.lock();
-        if known.len() >= SIZES_LIMIT {
-            known.clear();
-        }
-        known.insert(stage, data);
-    }
-
-    pub(crate) fn known(&self, key: Digest) -> Option<Arc<Prepared>> {
+    pub(crate) fn known(&self, key: Fingerprint) -> Option<Arc<Prepared>> {
         let mut programs = self.programs.lock();
         let position = programs.iter().position(|(known, _)| *known == key)?;
         let entry = programs.remove(position)?;
@@ -301,7 +275,7 @@ impl Engine {
         Some(prepared)
     }
 
-    pub(crate) fn keep(&self, key: Digest, prepared: &Arc<Prepared>) {
+    pub(crate) fn keep(&self, key: Fingerprint, prepared: &Arc<Prepared>) {
         let mut programs = self.programs.lock();
         if programs.len() >= PROGRAM_LIMIT {
             programs.pop_front();

@@ -47,6 +47,7 @@ mod key_claims;
 mod key_filters;
 mod key_text_lanes;
 mod lanes;
+mod learned;
 mod match_lanes;
 mod meter;
 mod models;

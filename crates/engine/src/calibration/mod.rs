@@ -21,9 +21,12 @@ use parking_lot::Mutex;
 pub(crate) use self::measure::measure;
 use crate::Engine;
 use crate::error::EngineError;
+use crate::learned::Learned;
 
 /// The folder of the files, beside that of compiled kernels.
 const FOLDER: &str = "calibration";
+/// That of what was learned.
+const LEARNED: &str = "learned";
 
 /// Accesses to random places of a working set.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -159,14 +162,16 @@ impl Calibrations {
 
 impl Engine {
     /// An engine whose rules use what [`Engine::calibrate`] has measured of devices and kept in the user's cache folder, in this
-    /// process or before: `kelpie devices --calibrate`. Other engines decide everywhere alike.
+    /// process or before: `kelpie devices --calibrate`. It begins too with what such engines have learned of queries, and keeps there
+    /// what it learns. Other engines decide everywhere alike.
     pub fn calibrated() -> Engine {
-        Engine::with(Calibrations::of_user())
+        Engine::with(Calibrations::of_user(), Learned::on_disk(DiskCache::of_user(LEARNED)))
     }
 
     /// As [`Engine::calibrated`], from another folder.
     pub fn calibrated_from(folder: &Path) -> Engine {
-        Engine::with(Calibrations { folder: Some(folder.to_path_buf()), ..Calibrations::default() })
+        let calibrations = Calibrations { folder: Some(folder.to_path_buf()), ..Calibrations::default() };
+        Engine::with(calibrations, Learned::on_disk(DiskCache::at(folder)))
     }
 
     /// What was measured of a device, if it was. A file is read when it is first asked for.

@@ -13,9 +13,9 @@ use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::Plan;
 use kelpie_device::Device;
 
-use super::{KernelVariants, Sizes, compile_all, prepare};
+use super::{KernelVariants, compile_all, prepare};
 use crate::error::EngineError;
-use crate::identity::Digest;
+use crate::learned::Fingerprint;
 use crate::stack::with_room;
 use crate::{Profile, QueryOptions};
 
@@ -60,8 +60,8 @@ impl Ahead<'_> {
         };
         let program = pipeline::compile_with(self.plan, infos, self.device.target(), &choices)?;
         let stream = Arc::clone(&self.device).begin_query()?;
-        let variants = (&KernelVariants::default(), Digest::of(&()));
-        let prepared = prepare(program, &self.device, host_sort_rows, variants, Sizes::default())?;
+        let (nothing, variants) = (Fingerprint::of(&()), KernelVariants::default());
+        let prepared = prepare(program, &self.device, host_sort_rows, (&variants, nothing), nothing)?;
         compile_all(stream.as_ref(), &prepared.kernels, true)?;
         Ok(())
     }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::block_shape;
 use crate::error::EngineError;
-use crate::identity::Digest;
+use crate::learned::Fingerprint;
 use crate::{Phase, Split};
 
 /// Entries of which nobody may hold anything any more, before they are looked for.
@@ -98,7 +98,7 @@ impl PipelineKernels {
 }
 
 /// A pipeline and a genome: the program before its variants were chosen, the pipeline's number, what was chosen for it.
-pub type Variant = (Digest, usize, Digest);
+pub type Variant = (Fingerprint, usize, Fingerprint);
 
 /// The kernels of all pipelines that some program holds, by pipeline and genome.
 #[derive(Debug, Default)]

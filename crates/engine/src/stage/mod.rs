@@ -9,7 +9,7 @@
 //!
 //! - [`run`]: the order of events: groups, chains, blocks, launches that are repeated, and so the occasions of actions;
 //! - [`actions`]: what an action means ([`counting`]: those before a dense write in several kernels);
-//! - [`store`]: the state: buffers, capacities, growth, the heap; [`page`]: those parts of it that are small;
+//! - [`store`]: the state: buffers, capacities, growth, the heap; [`capacities`]: where those begin; [`page`]: those parts of it that are small;
 //! - [`deferral`]: launches that nobody waits for, where the stage has run before;
 //! - [`init`]: small states that become empty together, before the first kernel;
 //! - [`queue`]: the launch that takes what one has left in a queue;
@@ -26,6 +26,7 @@ mod actions;
 mod ahead;
 mod arguments;
 mod blocks;
+mod capacities;
 mod compaction;
 mod counting;
 mod deferral;
@@ -52,17 +53,18 @@ use kelpie_device::{BlockShape, CancelToken, Device, QueryStream};
 use parking_lot::Mutex;
 
 pub use self::ahead::Ahead;
+use self::capacities::Known;
 use self::deferral::Foresight;
 pub use self::kernels::{KernelVariants, PipelineKernels, compile_all};
 use self::launcher::Constants;
 use self::page::Layout;
 use self::run::Run;
-use self::store::Known;
 use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch, Wish, expected_layouts};
 use crate::delivery::RowReceiver;
 use crate::error::EngineError;
-use crate::identity::{self, Digest};
+use crate::identity;
 use crate::kept::Input;
+use crate::learned::{Fingerprint, Learned};
 use crate::primitives::KernelsByName;
 use crate::{Genome, PipelineMetrics, QueryMetrics, Transfer, sorting};
 
@@ -80,8 +82,9 @@ pub struct Prepared {
     host_order_rows: u64,
     /// Capacities that fit what the program held when it last ran: it starts with them the next time.
     learned: Mutex<Option<Vec<u64>>>,
-    /// The same of the program that ran last of those that differ from this one in constants only: no less is begun with.
-    sizes: Sizes,
+    /// By what the engine has learned the same of the program that ran last of those that differ from this one in constants only: no
+    /// less is begun with.
+    alike: Fingerprint,
     /// Rows of a block of the source of a result that is too large to be made at once.
     block_rows: Mutex<Option<u64>>,
     /// Which states lie in the page.
@@ -96,8 +99,8 @@ pub struct Prepared {
 
 impl Prepared {
     /// Whether nothing is known yet of the capacities that fit.
-    pub fn is_new(&self) -> bool {
-        self.learned.lock().is_none() && self.sizes.lock().is_none()
+    pub fn is_new(&self, known: &Learned) -> bool {
+        self.learned.lock().is_none() && known.capacities(self.alike).is_none()
     }
 
     /// Lets tables, and what is counted, begin with so small a part of what was found to fit.
@@ -114,9 +117,6 @@ impl Prepared {
         }
     }
 }
-
-/// Capacities that fit, by class, once they are known: shared by programs that differ in constants only.
-pub type Sizes = Arc<Mutex<Option<Vec<u64>>>>;
 
 /// How a stage ended.
 #[derive(Debug)]
@@ -252,13 +252,13 @@ pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
 }
 
 /// Validates the kernels of a program, which are compiled when they are wanted. `base`: the program before its variants were
-/// chosen.
+/// chosen; `alike`: what the capacities that fit are kept by.
 pub fn prepare(
     program: Program,
     device: &Arc<dyn Device>,
     host_sort_rows: Option<u64>,
-    (variants, base): (&KernelVariants, Digest),
-    sizes: Sizes,
+    (variants, base): (&KernelVariants, Fingerprint),
+    alike: Fingerprint,
 ) -> Result<Prepared, EngineError> {
     let numbered = program.pipelines.iter().enumerate();
     let kernels = numbered.map(|(index, pipeline)| {
@@ -279,7 +279,7 @@ pub fn prepare(
         kernels,
         host_order_rows,
         learned: Mutex::new(None),
-        sizes,
+        alike,
         block_rows: Mutex::new(None),
     })
 }
@@ -296,6 +296,8 @@ pub struct Setting<'a> {
     pub stream: &'a dyn QueryStream,
     /// Makes room for state by evicting columns.
     pub cache: &'a ColumnCache,
+    /// What earlier runs have taught.
+    pub learned: &'a Learned,
     pub loaded: &'a [Loaded],
     pub movement: Movement,
     /// Rows of the result are to stay on the device, where they can.
@@ -333,7 +335,10 @@ pub fn run(
 }
 
 fn begin<'a>(prepared: &'a Prepared, plan: &Plan, setting: Setting<'a>, out: &dyn RowReceiver) -> Run<'a> {
-    let known = Known { own: prepared.learned.lock().clone(), alike: prepared.sizes.lock().clone() };
+    let own = prepared.learned.lock().clone();
+    // Mostly the program itself has run before, and nobody is to be asked.
+    let alike = if own.is_none() { setting.learned.capacities(prepared.alike) } else { None };
+    let known = Known { own, alike };
     let (_, budget) = setting.stream.device().memory();
     let mut run = Run::new(prepared, setting, known, &plan.fields());
     // What the rows are made from, and the room before a result grew, take memory at the same time.
@@ -396,7 +401,7 @@ fn learn(run: &Run<'_>, reports: &[PipelineMetrics]) -> Result<(), EngineError> 
     let learned = prepared.learned.lock().clone();
     if learned.is_none_or(|learned| learned != run.store.capacities()) {
         let fitting = run.store.fitting()?;
-        *prepared.sizes.lock() = Some(fitting.clone());
+        run.setting.learned.keep_capacities(prepared.alike, fitting.clone());
         *prepared.learned.lock() = Some(fitting);
     }
     if run.drained.block_rows.is_none() {

@@ -10,6 +10,7 @@ use kelpie_compile::pipeline::{CapacityClass, Growth, Program, Purpose};
 use kelpie_device::{Buffer, Device, DeviceError, Download, KernelArgument, QueryStream};
 
 use super::Setting;
+use super::capacities::{Known, element_bytes};
 use super::compaction::Move;
 use super::page::{Layout, Page};
 use crate::Transfer;
@@ -23,23 +24,11 @@ use crate::primitives::Array;
 /// places unused (`table::rows`).
 const FITTING_SLACK: u64 = 1 << 10;
 
-/// Slots of a hash table where memory is short, at least.
-const LEAST_SLOTS: u64 = 64;
-
 /// Places that may be taken beyond those that were taken before, beside an eighth of them.
 const MORE_PLACES: u64 = 64;
 
 /// Bytes of a state from which on kernels write it to memory of the host, with zero-copy: what is smaller comes with other small states.
 const LEAST_IN_PLACE: usize = 1 << 16;
-
-/// What is known of the capacities that fit.
-#[derive(Debug)]
-pub(super) struct Known {
-    /// Of this program.
-    pub own: Option<Vec<u64>>,
-    /// Of one that differs in constants only.
-    pub alike: Option<Vec<u64>>,
-}
 
 /// The buffers of one execution of a stage.
 #[derive(Debug)]
@@ -77,19 +66,8 @@ impl<'a> StateStore<'a> {
         let most = setting.movement.initial_bytes;
         let is_new = known.own.is_none() && known.alike.is_none() && most.is_none();
         let is_unfitted = known.own.is_none() && most.is_none();
-        let capacities = known.own.unwrap_or_else(|| {
-            let mut capacities = initial(program, most);
-            // Where memory is short, tables are only as large as they must be.
-            let alike = known.alike.filter(|alike| most.is_none() && alike.len() == capacities.len());
-            let growing =
-                |class: &CapacityClass| matches!(class.growth, Growth::Table(..) | Growth::Counted(_));
-            for ((class, capacity), alike) in
-                program.classes.iter().zip(&mut capacities).zip(alike.iter().flatten())
-            {
-                *capacity = if growing(class) { (*capacity).max(*alike) } else { *capacity };
-            }
-            capacities
-        });
+        let (_, memory) = setting.stream.device().memory();
+        let capacities = known.capacities(program, most, memory);
         StateStore {
             device: setting.stream.device(),
             stream: setting.stream,
@@ -474,25 +452,4 @@ impl<'a> StateStore<'a> {
     pub fn rewind_heap(&self, mark: HeapMark) -> Result<(), EngineError> {
         self.heap.rewind(mark, self.device)
     }
-}
-
-/// Bytes of an element of all states of a class together.
-fn element_bytes(program: &Program, class: usize) -> u64 {
-    let of_class = program.states.iter().filter(|state| state.class == class);
-    of_class.map(|state| u64::from(state.element_bytes)).sum::<u64>().max(1)
-}
-
-/// Where capacities start, with no more than `most` bytes for what can grow.
-fn initial(program: &Program, most: Option<u64>) -> Vec<u64> {
-    let element_bytes = |class| element_bytes(program, class);
-    let classes = program.classes.iter().enumerate();
-    let initial = classes.map(|(index, class)| match (class.growth, most) {
-        (Growth::Counted(_), Some(most)) => class.initial.min(most / element_bytes(index)).max(1),
-        (Growth::Table(..), Some(most)) => {
-            let slots = (most / element_bytes(index)).max(LEAST_SLOTS);
-            class.initial.min(slots.next_power_of_two() / 2).max(LEAST_SLOTS)
-        }
-        _ => class.initial,
-    });
-    initial.collect()
 }
