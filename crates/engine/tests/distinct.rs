@@ -293,7 +293,7 @@ fn groups_of_pairs_are_as_good_as_a_set_on_cuda() {
 /// Ways to find the groups of pairs, of which the aggregation is the first.
 const WAYS: [&[(&str, &str)]; 10] = [
     &[("aggregate0.group_parts", "16"), ("group_table", "hash")],
-    &[("aggregate0.group_parts", "64"), ("aggregate1.group_table", "hash")],
+    &[("aggregate0.group_parts", "64"), ("aggregate0.groups.group_table", "hash")],
     &[("aggregate0.group_order", "sorted")],
     &[("aggregate0.group_order", "sorted"), ("single_sum", "passes")],
     &[("batch_rows", "64"), ("group_table", "hash"), ("slot_layout", "beside")],

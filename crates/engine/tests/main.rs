@@ -62,6 +62,7 @@ mod row_loops;
 mod set_operations;
 mod shapes;
 mod short;
+mod sites;
 mod sort_forms;
 mod sorted_groups;
 mod sorting;

@@ -5,6 +5,7 @@ mod codes;
 mod delivery;
 mod dependence;
 mod distinct;
+mod group_site;
 mod groups;
 mod join;
 mod key_filter;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use self::build_side::may_fail;
 use self::dependence::Dependences;
+use self::group_site::{GroupSite, group_operators};
 use self::open::{Open, OpenRows};
 use self::partition::Behind;
 use self::uses::Uses;
@@ -69,7 +71,8 @@ pub(crate) fn pipelines(
         done: Vec::new(),
         next_scan: 0,
         next_join: 0,
-        next_aggregate: 0,
+        next_groups: 0,
+        groups: GroupSite::default(),
         next_group: 0,
         counts: None,
         behind: Behind::default(),
@@ -110,7 +113,10 @@ struct Cut<'a> {
     done: Vec<Pipeline>,
     next_scan: usize,
     next_join: usize,
-    next_aggregate: usize,
+    /// Operators that make groups and are carried out.
+    next_groups: usize,
+    /// The aggregation that is planned.
+    groups: GroupSite,
     next_group: usize,
     /// The state that takes the counts of dense writes, where they are counted.
     counts: Option<usize>,
@@ -362,6 +368,7 @@ impl Cut<'_> {
                 }
             }
             Plan::Aggregate { input, keys, aggregates, names } => {
+                self.groups = GroupSite::of(self.next_groups + group_operators(input));
                 match self.coded((input, keys), aggregates, names)? {
                     Some(coded) => self.open_coded(&coded),
                     None => Ok(self.aggregate_values((input, keys), aggregates)?.rows()),

@@ -125,7 +125,7 @@ impl Cut<'_> {
         names: &[String],
     ) -> Result<Option<Plan>, Unsupported> {
         let Some(plan) = with_codes((input, keys), aggregates, names) else { return Ok(None) };
-        let name = format!("aggregate{}", self.next_aggregate);
+        let name = self.groups.to_string();
         let site = Site { chooser: self.chooser, name: &name };
         let rule = (TextKeys::Codes, "the numbers of a few texts are places in a table");
         Ok((site.choose(rule, |_| Ok(()))? == TextKeys::Codes).then_some(plan))
@@ -140,6 +140,7 @@ impl Cut<'_> {
             return Err(Unsupported::internal("numbers of texts that are no keys"));
         };
         let rows = self.open(input)?;
+        self.begin_groups();
         let mut rows = self.aggregate(rows, keys, (aggregates, Wanted::Rows))?.rows();
         rows.project(exprs.clone());
         self.end_operator(rows)

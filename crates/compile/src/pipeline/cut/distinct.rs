@@ -49,7 +49,7 @@ impl Cut<'_> {
             Ok(pairs) => self.rule(pairs, keys, &rows),
             Err(lacks) => ((DistinctValues::Set, lacks.as_str().into()), None),
         };
-        let site = format!("aggregate{}", self.next_aggregate);
+        let site = self.groups.to_string();
         let chosen =
             self.chooser.choose_by(&site, ((rule.0, &*rule.1), text), |value| match (value, &pairs) {
                 (DistinctValues::Groups, Err(lacks)) => Err(lacks.clone()),
@@ -62,6 +62,7 @@ impl Cut<'_> {
         let groups =
             self.aggregate_in_order(rows, &pairs.keys, (&pairs.aggregates, Wanted::Table))?.table()?;
         let own = keys.iter().enumerate().map(|(place, key)| column(place, key)).collect::<Vec<_>>();
+        self.groups = self.groups.of_groups();
         Ok(self.aggregate_values_of(&groups, &own, &pairs.of_groups(aggregates))?.into())
     }
 

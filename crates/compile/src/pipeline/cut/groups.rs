@@ -47,7 +47,7 @@ impl Cut<'_> {
         }
         if order == GroupOrder::Sorted {
             let size = self.sort_size(&rows);
-            let form = self.sort_form(&format!("aggregate{}", self.next_aggregate))?;
+            let form = self.sort_form(&self.groups.to_string())?;
             let states = self.states.of(Purpose::Store);
             let sort = SortOperator::plan_groups(keys.len(), &infos, size, states)?;
             let sort = Arc::new(sort.with_form(form));
@@ -92,7 +92,7 @@ impl Cut<'_> {
             (true, Some(_)) => (GroupOrder::Arrival, "the keys or arguments cannot be stored"),
             (false, _) => (GroupOrder::Arrival, "a table takes rows in any order"),
         };
-        let site = format!("aggregate{}", self.next_aggregate);
+        let site = self.groups.to_string();
         let lacks_strides =
             || lacks_strides(&infos[..keys.min(infos.len())], aggregates, infos, rows.bound());
         self.chooser.choose(&site, rule, |value| match (value, &lacks) {
@@ -128,7 +128,7 @@ impl Cut<'_> {
             Some(parts) => (parts, "a worker's cache has room for a table of a part's rows".into()),
             None => (parts, reason),
         };
-        let site = format!("aggregate{}", self.next_aggregate);
+        let site = self.groups.to_string();
         let estimate = table.as_ref().map(|table| table.estimate(rows.expected(), &self.choices.calibration));
         let rule = ((parts, &*reason), estimate);
         let parts = self.chooser.choose_by(&site, rule, |value: GroupParts| match &lacks {
@@ -210,7 +210,7 @@ impl Cut<'_> {
         (keys, aggregates, wanted): (&[Expr], &[Aggregate], Wanted),
     ) -> Result<Grouped, Unsupported> {
         let (size, bound) = (part_size(&rows), rows.bound());
-        let name = format!("aggregate{}", self.next_aggregate);
+        let name = self.groups.to_string();
         let site = Site { chooser: self.chooser, name: &name };
         let states = self.states.of(Purpose::Store);
         let store = PartStore::plan(infos, size, parts.0, self.shape, states)?;
@@ -330,8 +330,7 @@ impl Cut<'_> {
         contents: Contents<'_>,
         (parts, groups): (Option<GroupParts>, Option<u64>),
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
-        let site = format!("aggregate{}", self.next_aggregate);
-        self.next_aggregate += 1;
+        let site = self.groups.to_string();
         let input = Input {
             site: Site { chooser: self.chooser, name: &site },
             columns: &rows.columns,

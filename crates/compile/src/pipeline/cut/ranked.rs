@@ -43,6 +43,7 @@ impl Cut<'_> {
 
     fn ranked_groups(&mut self, ranked: &Ranked) -> Result<OpenRows, Unsupported> {
         let rows = self.open(&ranked.input)?;
+        self.begin_groups();
         let mut stored = Stored { exprs: ranked.keys.clone() };
         let keys = ranked.keys.iter().enumerate();
         let keys: Vec<Expr> =
@@ -59,7 +60,7 @@ impl Cut<'_> {
         let (bound, size) = (rows.bound(), self.sort_size(&rows));
         let words = Words::plan_groups(keys.len(), &order, &infos)?;
         let from_word = self.ranked_columns(&words, infos.len())? == RankedColumns::Word;
-        let form = self.sort_form(&format!("aggregate{}", self.next_aggregate))?;
+        let form = self.sort_form(&self.groups.to_string())?;
         let states = self.states.of(Purpose::Store);
         let sort = SortOperator::plan_ranked(words, from_word, &infos, size, states)?;
         let sort = Arc::new(sort.with_form(form));
@@ -118,7 +119,7 @@ impl Cut<'_> {
             None if !self.shape.is_serial() => (GroupTexts::Rows, "a large group is no work for one thread"),
             None => (GroupTexts::Groups, "workers share groups out"),
         };
-        let site = format!("aggregate{}", self.next_aggregate);
+        let site = self.groups.to_string();
         self.chooser.choose(&site, rule, |value| match (value, lacks) {
             (GroupTexts::Rows, Some(lacks)) => Err(lacks.into()),
             _ => Ok(()),
@@ -142,7 +143,7 @@ impl Cut<'_> {
             Ok(_) => (RankedRows::Extremes, "a group's first row is found without a sort"),
             Err(lacks) => (RankedRows::Sorted, lacks.as_str()),
         };
-        let site = format!("aggregate{}", self.next_aggregate);
+        let site = self.groups.to_string();
         let chosen = self.chooser.choose(&site, rule, |value| match (value, &word) {
             (RankedRows::Extremes, Err(lacks)) => Err(lacks.clone()),
             _ => Ok(()),
@@ -198,7 +199,7 @@ impl Cut<'_> {
             None => (RankedColumns::Word, "words come in order, other columns are anywhere"),
             Some(lacks) => (RankedColumns::Stored, lacks),
         };
-        let site = format!("aggregate{}", self.next_aggregate);
+        let site = self.groups.to_string();
         self.chooser.choose(&site, rule, |value| match (value, lacks) {
             (RankedColumns::Word, Some(lacks)) => Err(lacks.into()),
             _ => Ok(()),

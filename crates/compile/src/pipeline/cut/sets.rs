@@ -14,7 +14,7 @@ use crate::context::Unsupported;
 use crate::expr::Expr;
 use crate::lower::columns_of;
 use crate::operator::aggregate::{AggregateOperator, key_values, lacks_levels};
-use crate::plan::{Aggregate, AggregateFunction, GroupingSet, GroupingSets};
+use crate::plan::{Aggregate, AggregateFunction, GroupingSet, GroupingSets, Plan};
 use crate::types::{DataType, Field};
 use crate::variant::axes::GroupingLevels;
 
@@ -27,25 +27,27 @@ const ROWS_A_GROUP_OF_NONE: u64 = 64;
 impl Cut<'_> {
     pub(super) fn grouping_sets(&mut self, node: &GroupingSets) -> Result<OpenRows, Unsupported> {
         // Whoever opens the input again gets the same scans and joins.
-        let numbers = (self.next_scan, self.next_join);
+        let numbers = (self.next_scan, self.next_join, self.next_groups);
         let rows = self.open(&node.input)?;
+        self.begin_groups();
         let levels = self.grouping_levels(node, &rows)?;
         let aggregates = counting(node, &levels);
         let mut input = Some(rows);
         let mut made: Vec<Arc<AggregateOperator>> = Vec::with_capacity(levels.all.len());
-        for level in &levels.all {
+        for (number, level) in levels.all.iter().enumerate() {
             let finer = level.from.and_then(|from| levels.all.get(from).zip(made.get(from)));
             let operator = match (finer, input.take()) {
                 (Some((finer, groups)), before) => {
                     input = before;
+                    self.groups = self.groups.of_set(number);
                     self.aggregate_groups(&Arc::clone(groups), &keys_among(node, level, finer))?
                 }
-                (None, Some(rows)) => {
-                    self.aggregate(rows, &node.keys_of(&level.has), (&aggregates, Wanted::Table))?.table()?
-                }
-                (None, None) => {
-                    (self.next_scan, self.next_join) = numbers;
-                    let rows = self.open(&node.input)?;
+                (None, rows) => {
+                    let rows = match rows {
+                        Some(rows) => rows,
+                        None => self.open_again(&node.input, numbers)?,
+                    };
+                    self.groups = self.groups.of_set(number);
                     self.aggregate(rows, &node.keys_of(&level.has), (&aggregates, Wanted::Table))?.table()?
                 }
             };
@@ -59,6 +61,18 @@ impl Cut<'_> {
         let all = all.collect::<Result<Vec<_>, Unsupported>>()?;
         let all = all.into_iter().map(|rows| self.end_operator(rows)).collect::<Result<Vec<_>, _>>()?;
         united(all)
+    }
+
+    /// Opens the input once more, whose scans, joins and operators that make groups have the same numbers each time.
+    fn open_again(
+        &mut self,
+        input: &Plan,
+        (scan, join, groups): (usize, usize, usize),
+    ) -> Result<OpenRows, Unsupported> {
+        (self.next_scan, self.next_join, self.next_groups) = (scan, join, groups);
+        let rows = self.open(input)?;
+        self.begin_groups();
+        Ok(rows)
     }
 
     /// What each set is made of.
@@ -82,7 +96,7 @@ impl Cut<'_> {
                 (GroupingLevels::Direct, "no finer set is known to have fewer groups than there are rows")
             }
         };
-        let site = format!("aggregate{}", self.next_aggregate);
+        let site = self.groups.to_string();
         let chosen = self.chooser.choose(&site, rule, |value| match (value, &lacks) {
             (GroupingLevels::Upwards, Some(lacks)) => Err(lacks.clone()),
             _ => Ok(()),

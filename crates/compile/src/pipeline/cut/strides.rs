@@ -51,8 +51,7 @@ impl Cut<'_> {
         rows: OpenRows,
         stored: &Stored<'_>,
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
-        let site = format!("aggregate{}", self.next_aggregate);
-        self.next_aggregate += 1;
+        let site = self.groups.to_string();
         let rule = match self.shape.is_serial() {
             true => (CPU_STRIDE, "a stride's sort stays in a worker's caches"),
             false => (GPU_STRIDE, "the sort of a stride fills the device"),

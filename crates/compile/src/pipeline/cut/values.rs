@@ -32,9 +32,11 @@ impl Cut<'_> {
     ) -> Result<Grouped, Unsupported> {
         let Some((input, computed)) = with_columns(input, keys) else {
             let rows = self.open(input)?;
+            self.begin_groups();
             return self.aggregate(rows, keys, (aggregates, Wanted::Rows));
         };
         let rows = self.open(&input)?;
+        self.begin_groups();
         let Some(columns) = self.few_values(&rows, &computed, aggregates)? else {
             return self.aggregate(rows, keys, (aggregates, Wanted::Rows));
         };
@@ -44,6 +46,7 @@ impl Cut<'_> {
             Some(Expr::column(place, expr.data_type.clone(), expr.nullable))
         };
         let keys: Vec<Expr> = computed.iter().map(|key| substitute(key, &among)).collect();
+        self.groups = self.groups.of_groups();
         Ok(self.aggregate_groups(&finer, &keys)?.into())
     }
 
@@ -87,7 +90,7 @@ impl Cut<'_> {
             }
             None => (ComputedKeys::Rows, "columns are not known to have few values"),
         };
-        let site = format!("aggregate{}", self.next_aggregate);
+        let site = self.groups.to_string();
         let chosen = self.chooser.choose(&site, rule, |value| match (value, &lacks) {
             (ComputedKeys::Values, Some(lacks)) => Err(lacks.clone()),
             _ => Ok(()),

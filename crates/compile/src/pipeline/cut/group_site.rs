@@ -1,0 +1,60 @@
+//! Names of aggregations, by which their choices are shown and forced. They follow from the plan alone: its operators that make groups have
+//! numbers in the order in which their rows are ready, inputs first, whatever is chosen for any of them. Where an operator is carried out
+//! by several aggregations, these are told apart behind its number: so what is chosen for one operator renames nothing of another.
+
+use std::fmt;
+
+use super::Cut;
+use crate::plan::Plan;
+
+/// An aggregation: `aggregate1`; `aggregate1.set2`, the third level of its grouping sets; `aggregate1.groups`, that of finer groups.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct GroupSite {
+    /// The number of the plan's operator.
+    operator: usize,
+    /// Which of the levels of grouping sets.
+    set: usize,
+    /// Its rows are groups that other aggregations of the same operator make.
+    is_of_groups: bool,
+}
+
+impl fmt::Display for GroupSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "aggregate{}", self.operator)?;
+        if self.set > 0 {
+            write!(f, ".set{}", self.set)?;
+        }
+        f.write_str(if self.is_of_groups { ".groups" } else { "" })
+    }
+}
+
+impl GroupSite {
+    /// The first aggregation of an operator.
+    pub fn of(operator: usize) -> GroupSite {
+        GroupSite { operator, ..GroupSite::default() }
+    }
+
+    /// The aggregation that makes a level of grouping sets.
+    pub fn of_set(self, set: usize) -> GroupSite {
+        GroupSite { set, is_of_groups: false, ..self }
+    }
+
+    /// The aggregation of the groups that this one makes.
+    pub fn of_groups(self) -> GroupSite {
+        GroupSite { is_of_groups: true, ..self }
+    }
+}
+
+impl Cut<'_> {
+    /// The next operator that makes groups is carried out: its input is open.
+    pub(super) fn begin_groups(&mut self) {
+        self.groups = GroupSite::of(self.next_groups);
+        self.next_groups += 1;
+    }
+}
+
+/// How many operators of a plan make groups.
+pub(super) fn group_operators(plan: &Plan) -> usize {
+    let own = matches!(plan, Plan::Aggregate { .. } | Plan::GroupingSets(_) | Plan::Ranked(_));
+    usize::from(own) + plan.inputs().into_iter().map(group_operators).sum::<usize>()
+}
