@@ -51,9 +51,7 @@ fn no_choice_renames_another_operator() {
     for (name, plan, _) in plans() {
         let Some(ruled) = genome(&plan, Forced::none()) else { continue };
         for choice in ruled.0.iter().filter(|choice| choice.axis.level == Level::Plan) {
-            // INTERSECT and EXCEPT have one operator where they are groups, and then no choices of the others.
-            let is_merged = choice.axis.name == "set_operation";
-            for value in choice.possible().filter(|value| *value != choice.value && !is_merged) {
+            for value in choice.possible().filter(|value| *value != choice.value) {
                 let qualified = choice.qualified();
                 let Some(other) = genome(&plan, &force([(qualified.as_str(), value)])) else { continue };
                 let own = operator(&choice.site);
