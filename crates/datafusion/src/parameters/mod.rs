@@ -4,7 +4,7 @@
 //! says which parameter it is ([`marked`]), and [`GenericQuery::of`] makes scalar subqueries of all that depends on nothing but
 //! parameters: `x < date '1998-12-01' - $1` becomes `x < (SELECT date '1998-12-01' - "$1" FROM parameters)`. DataFusion
 //! optimizes around such a subquery and computes it once a run. Kelpie computes it when it makes the copy of the plan for a run
-//! ([`value`]), and puts a literal in its place, as if the value had stood in the statement.
+//! (`value`), and puts a literal in its place, as if the value had stood in the statement.
 //!
 //! Some parameters stay constants, which makes them a part of the plan, of which there is then one for each: NULL and truth
 //! values, as whole conditions hang on them, and limits, which are no expressions.

@@ -3,12 +3,12 @@
 //! The text of a query decides how deep the trees are that parser, planner and operators walk by recursion, and the
 //! embedder how large the stack of a thread is. DataFusion protects most of its walks by stacks that grow
 //! (`recursive_protection`), but not those of `Drop`, `Clone`, `Hash` and the like, nor evaluation. So
-//! - a statement is measured from its tokens before anything recurses ([`statement`]); one that is too deep for any stack or
+//! - a statement is measured from its tokens before anything recurses (`statement`); one that is too deep for any stack or
 //!   any patience is an error,
 //! - its planning runs on a stack that is large enough for it ([`Room::run`]), a deep one on a thread of its own, which
 //!   whoever waits for it may leave,
 //! - long chains of AND and OR become balanced trees, which are not deep ([`balance`]),
-//! - a physical plan is measured too ([`shape`]), and its deep parts are executed and dropped on stacks of their own
+//! - a physical plan is measured too (`shape`), and its deep parts are executed and dropped on stacks of their own
 //!   ([`protect`]).
 
 mod balance;

@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn digits_begin_with_bits_that_differ() {
-        assert_eq!(shifts_of(0), []);
+        assert!(shifts_of(0).is_empty());
         assert_eq!(shifts_of(1 << 63), [63]);
         assert_eq!(shifts_of(1 << 5 | 1 << 36), [5, 36]);
         let all: Vec<u32> = (0..8).map(|digit| digit * 8).collect();
