@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// The hash of a structure. Different structures have different ones for all practical purposes (`docs/decisions.md`).
+/// The hash of a structure. Different structures have different ones for all practical purposes (`docs/log/decisions.md`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Fingerprint(u128);
 
