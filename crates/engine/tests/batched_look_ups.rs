@@ -98,7 +98,7 @@ fn every_kind_equals_a_nested_loop() {
         assert_eq!(rows_of(&got.batch, false), expected(kind, condition, &left, &right), "{what}");
         together += usize::from(looks_up(&got));
     }
-    assert!(together > if is_whole() { 150 } else { 0 }, "{together} of {turn}");
+    assert!(together >= floor(150), "{together} of {turn}");
 }
 
 /// A join of the third source with what a join of the first two gives.
@@ -152,7 +152,7 @@ fn tables_one_after_the_other_equal_rows_one_by_one() {
         assert_eq!(rows_of(&got.batch, false), rows_of(&alone.batch, false), "{kinds:?} {way:?}");
         together += usize::from(looks_up(&got));
     }
-    assert!(together > if is_whole() { 100 } else { 0 }, "{together}");
+    assert!(together >= floor(100), "{together}");
 }
 
 /// `20 / v`: it fails where `v` is 0.

@@ -48,7 +48,7 @@ fn another_constant_compiles_nothing() {
         assert_eq!(rows(&engine), rows(&Engine::new()), "{name}");
         tried += 1;
     }
-    assert!(tried > if is_whole() { 30 } else { 0 }, "{tried}");
+    assert!(tried >= floor(30), "{tried}");
 }
 
 /// Keys are equal only where structure and genome are, and where they are equal so is the code.
@@ -92,8 +92,7 @@ fn what_differs_in_structure_or_genome_shares_no_kernel() {
             }
         }
     }
-    let (most, least) = if is_whole() { (200, 20) } else { (50, 0) };
-    assert!(known.len() > most && shared >= least, "{} and {shared}", known.len());
+    assert!(known.len() >= floor(200) && shared >= floor(20), "{} and {shared}", known.len());
 }
 
 #[test]

@@ -149,9 +149,9 @@ fn exchanged_rows_are_the_same_rows() {
         let rows = rows_of(&output.batch, false);
         assert_eq!(rows, *expected, "{name}: {variants:?} in warps of {lanes}, {size}");
     }
-    let floors = if is_whole() { [1000, 300, 300, 150] } else { [0; 4] };
+    let floors = [1000, 300, 300, 150].map(floor);
     let all = [exchanged, shared, walked, staged];
-    assert!(all.iter().zip(floors).all(|(count, least)| *count > least), "{all:?}");
+    assert!(all.iter().zip(floors).all(|(count, least)| *count >= least), "{all:?}");
 }
 
 /// Runs a plan in one block of the interpreter, in warps of 32 lanes.
@@ -332,7 +332,7 @@ fn kernels_count_what_the_interpreter_counts() {
             }
         }
     }
-    assert!(compared > if is_whole() { 400 } else { 0 }, "{compared}");
+    assert!(compared >= floor(400), "{compared}");
 }
 
 /// A CPU's warps have one lane, which nobody counts; a GPU's kernels count.

@@ -148,8 +148,7 @@ fn queued_matches_are_the_same_matches() {
             _ => with += 1,
         }
     }
-    let least = if is_whole() { 200 } else { 0 };
-    assert!(with > least && without > least, "{with} with a queue, {without} without");
+    assert!(with >= floor(200) && without >= floor(200), "{with} with a queue, {without} without");
 }
 
 /// On a GPU, whose warps are in as many blocks as share out the rows.

@@ -215,11 +215,6 @@ fn queries(name: &str, count: usize, tables: usize, most: usize) -> HashSet<usiz
     covering(name, 0..count, most, |query| vec![query % tables]).into_iter().collect()
 }
 
-/// What is asserted of all queries, where all run.
-fn floor(least: usize) -> usize {
-    if is_whole() { least } else { 1 }
-}
-
 /// Compares `count` random queries over tables of these sizes; how often each other form was possible.
 fn compare(device: DeviceChoice, sizes: &[usize], count: usize, seed: u64) -> [usize; 2] {
     let engine = Engine::new();

@@ -192,6 +192,5 @@ fn memory_is_short_for_every_way() {
             Err(error) => panic!("{:?} {options:?}: {error}", way.0),
         }
     }
-    let (least, most) = if is_whole() { (200, 20) } else { (0, 0) };
-    assert!(answers > least && errors > most, "{answers} answers, {errors} errors");
+    assert!(answers >= floor(200) && errors >= floor(20), "{answers} answers, {errors} errors");
 }

@@ -26,6 +26,11 @@ pub fn facets_and(options: &QueryOptions, others: &[&dyn Debug]) -> Vec<String> 
     facets(options).into_iter().chain(others).collect()
 }
 
+/// How often something is to be seen at least: of all cases so often, of a sample of them it cannot be known.
+pub fn floor(whole: usize) -> usize {
+    if is_whole() { whole } else { 0 }
+}
+
 /// The numbers of rows of a case that is slow where rows are many: the one that runs always, and the one beside it where all cases run.
 pub fn sizes(always: usize, whole: usize) -> Vec<usize> {
     if is_whole() { vec![always, whole] } else { vec![always] }

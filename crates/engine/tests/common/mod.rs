@@ -26,7 +26,7 @@ pub use kelpie_engine::{
     QueryError, QueryMetrics, QueryOptions, QueryOutput, Resolution, ShapeChoices, TableSource,
 };
 
-pub use self::cases::{covering, facets, facets_and, is_whole, sample, sizes};
+pub use self::cases::{covering, facets, facets_and, floor, is_whole, sample, sizes};
 pub use self::exprs::*;
 pub use self::random::{Random, random};
 pub use self::runs::*;
