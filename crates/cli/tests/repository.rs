@@ -21,26 +21,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("xtask", EVERYTHING),
 ];
 
-const BELOW_ENGINE: &[&str] = &["kelpie-compile", "kelpie-device", "kelpie-backend", "kelpie-kir"];
-const BELOW_DATAFUSION: &[&str] =
-    &["kelpie-engine", "kelpie-compile", "kelpie-device", "kelpie-backend", "kelpie-kir"];
-const BELOW_SESSION: &[&str] = &[
-    "kelpie-datafusion",
-    "kelpie-engine",
-    "kelpie-compile",
-    "kelpie-device",
-    "kelpie-backend",
-    "kelpie-kir",
-];
-const BELOW_WORKLOADS: &[&str] = &[
-    "kelpie-session",
-    "kelpie-datafusion",
-    "kelpie-engine",
-    "kelpie-compile",
-    "kelpie-device",
-    "kelpie-backend",
-    "kelpie-kir",
-];
+/// From the highest down. `compile` stands beside the devices, not on them.
 const EVERYTHING: &[&str] = &[
     "kelpie-workloads",
     "kelpie-session",
@@ -51,6 +32,10 @@ const EVERYTHING: &[&str] = &[
     "kelpie-backend",
     "kelpie-kir",
 ];
+const BELOW_WORKLOADS: &[&str] = EVERYTHING.split_at(1).1;
+const BELOW_SESSION: &[&str] = EVERYTHING.split_at(2).1;
+const BELOW_DATAFUSION: &[&str] = EVERYTHING.split_at(3).1;
+const BELOW_ENGINE: &[&str] = EVERYTHING.split_at(4).1;
 
 /// What tests may use besides: the operators' tests run and print what they emit.
 const TESTS_MAY_USE: [(&str, &[&str]); 1] = [("kelpie-compile", &["kelpie-backend", "kelpie-device"])];
