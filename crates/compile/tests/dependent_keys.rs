@@ -142,7 +142,7 @@ fn kernels_that_carry_keys_pass_nvrtc() {
         &[],
         &[("near_groups", "256")],
         &[("group_order", "sorted"), ("segments", "warp")],
-        &[("hash_mapping", "modulo"), ("last_group", "on")],
+        &[("hash_mapping", "modulo"), ("run_accumulator", "on")],
         &[("group_estimate", "sketch")],
     ];
     // All that is left of the keys is a word, or a text.

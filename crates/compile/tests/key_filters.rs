@@ -105,9 +105,12 @@ fn drops(kind: JoinKind) -> bool {
 #[test]
 fn kernels_with_bloom_filters_are_accepted() {
     for (keys, others) in [
-        (&[0][..], &[("sieves", "on")][..]),
-        (&[0], &[("sieves", "off"), ("hash_function", "fnv1a")]),
-        (&[3], &[("sieves", "on"), ("row_arrangement", "striped"), ("hash_function", "multiply_shift")]),
+        (&[0][..], &[("runtime_filters", "on")][..]),
+        (&[0], &[("runtime_filters", "off"), ("hash_function", "fnv1a")]),
+        (
+            &[3],
+            &[("runtime_filters", "on"), ("row_arrangement", "striped"), ("hash_function", "multiply_shift")],
+        ),
         (&[0, 2], &[("join_parts", "64")]),
         (&[4], &[]),
     ] {

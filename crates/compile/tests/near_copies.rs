@@ -87,7 +87,7 @@ fn kernels_of_copies_by_keys_pass_nvrtc() {
         &[],
         &[("segments", "warp")],
         &[("segments", "block"), ("block_threads", "128")],
-        &[("last_group", "majority")],
+        &[("run_accumulator", "majority")],
         &[("slot_layout", "beside"), ("cell_packing", "packed")],
         &[("group_parts", "64"), ("part_memory", "global")],
     ];

@@ -17,7 +17,7 @@ use arrow::record_batch::RecordBatch;
 use kelpie_device::CancelToken;
 
 use crate::error::{EngineError, FallbackReason};
-use crate::kept::{KeptRows, KeptWindow};
+use crate::intermediate::{IntermediateRows, IntermediateWindow};
 
 /// Bytes that are read from the device at a time where rows go out, and where they are collected.
 const PIECE_BYTES: (u64, u64) = (16 << 20, 64 << 20);
@@ -65,11 +65,11 @@ pub(crate) trait RowReceiver {
     /// Rows of a sort that may have left some of the order to whoever takes them come in order.
     fn come_in_order(&mut self) {}
     /// Which of the rows that are still to come may stay on a device, if they may.
-    fn kept(&self) -> Option<KeptWindow> {
+    fn kept(&self) -> Option<IntermediateWindow> {
         None
     }
     /// Takes those that stay, in place of all rows that are still to come. Only where [`RowReceiver::kept`] has asked for them.
-    fn take_kept(&mut self, _rows: KeptRows) {}
+    fn take_kept(&mut self, _rows: IntermediateRows) {}
     /// Whether no more rows are wanted.
     fn is_full(&self) -> bool {
         false
@@ -239,16 +239,16 @@ impl RowReceiver for Window<'_> {
         self.taken = self.taken.saturating_add(rows);
         self.rows.leave_out(self.taken.saturating_sub(before));
     }
-    fn kept(&self) -> Option<KeptWindow> {
+    fn kept(&self) -> Option<IntermediateWindow> {
         let inner = self.rows.kept()?;
         // By number among the rows that are still to come.
         let first = self.wanted.start.saturating_sub(self.taken);
         let place = |row: u64| first.saturating_add(row);
         let most = self.wanted.end.saturating_sub(self.taken);
         let rows = place(inner.rows.start).min(most)..place(inner.rows.end).min(most);
-        Some(KeptWindow { rows, ..inner })
+        Some(IntermediateWindow { rows, ..inner })
     }
-    fn take_kept(&mut self, rows: KeptRows) {
+    fn take_kept(&mut self, rows: IntermediateRows) {
         self.taken = self.wanted.end;
         self.rows.take_kept(rows);
     }
@@ -305,10 +305,10 @@ impl RowReceiver for Undecided<'_> {
     fn come_in_order(&mut self) {
         self.is_decided = true;
     }
-    fn kept(&self) -> Option<KeptWindow> {
+    fn kept(&self) -> Option<IntermediateWindow> {
         if self.is_decided { self.out.kept() } else { None }
     }
-    fn take_kept(&mut self, rows: KeptRows) {
+    fn take_kept(&mut self, rows: IntermediateRows) {
         self.out.take_kept(rows);
     }
     fn is_full(&self) -> bool {
@@ -346,15 +346,15 @@ impl RowReceiver for Mapped<'_> {
     fn leave_out(&mut self, rows: u64) {
         self.rows.leave_out(rows);
     }
-    fn kept(&self) -> Option<KeptWindow> {
+    fn kept(&self) -> Option<IntermediateWindow> {
         let inner = self.rows.kept()?;
         let columns = match &inner.columns {
             None => Some(self.columns.to_vec()),
             Some(wanted) => wanted.iter().map(|column| self.columns.get(*column).copied()).collect(),
         };
-        columns.map(|columns| KeptWindow { columns: Some(columns), ..inner })
+        columns.map(|columns| IntermediateWindow { columns: Some(columns), ..inner })
     }
-    fn take_kept(&mut self, rows: KeptRows) {
+    fn take_kept(&mut self, rows: IntermediateRows) {
         self.rows.take_kept(rows);
     }
     fn is_full(&self) -> bool {

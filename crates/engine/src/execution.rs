@@ -16,16 +16,16 @@ use kelpie_device::{CancelToken, Device, DeviceError, DeviceKind, QueryStream};
 
 use crate::columns::Wish;
 use crate::delivery::{Collected, Mapped, RowReceiver, Undecided, Window, take_cut};
-use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
 use crate::identity;
-use crate::kept::Input;
+use crate::intermediate::Input;
 use crate::learned::Fingerprint;
+use crate::memory_fallback::MemoryFallback;
 use crate::query::{Engine, begin_query, ends_a_stage, with_key_columns, with_scalars};
 use crate::stage::{self, Ahead, Loaded, Movement, Outcome, Prepared, Setting};
 use crate::{
-    DeviceChoice, ExplainStage, MacroModel, Phase, QueryMetrics, QueryOptions, Split, explain, host, joint,
-    meter, result,
+    DeviceChoice, ExplainStage, MacroModel, Phase, QueryMetrics, QueryOptions, Split, explain, host, meter,
+    multi_column_distinct, result,
 };
 
 /// One query on its way.
@@ -37,7 +37,7 @@ pub(crate) struct Execution<'a> {
     pub(crate) calibration: Calibration,
     pub(crate) options: QueryOptions,
     /// What stages take at least.
-    pub(crate) least_effort: Effort,
+    pub(crate) least_fallback: MemoryFallback,
     /// What `Scan::source` numbers: the query's tables, and after them the rows of its earlier stages.
     pub(crate) inputs: Vec<Input>,
     pub(crate) cancel: &'a CancelToken,
@@ -221,30 +221,30 @@ impl Execution<'_> {
         Ok(with_scalars(input, &values))
     }
 
-    /// Compiles and runs a plan without sort and limit but on top. Where device memory is short, with more and more effort.
+    /// Compiles and runs a plan without sort and limit but on top. Where device memory is short, one fallback after the other.
     /// Only until rows went out: then nothing may make them again.
     pub(crate) fn stage(&mut self, plan: &Plan, out: &mut dyn RowReceiver) -> Result<(), EngineError> {
         let device = Arc::clone(&self.device);
         let moved = (self.options.macro_model, self.options.dictionaries);
-        let key = || identity::effort(plan, (&device.name(), device.memory().1), moved);
-        let known = self.engine.learned.effort(key);
-        let mut effort = known.unwrap_or_default().max(self.least_effort);
+        let key = || identity::memory_fallback(plan, (&device.name(), device.memory().1), moved);
+        let known = self.engine.learned.memory_fallback(key);
+        let mut memory_fallback = known.unwrap_or_default().max(self.least_fallback);
         let mut last = None;
-        if effort > Effort::AsAsked {
+        if memory_fallback > MemoryFallback::AsAsked {
             self.bring_to_host(plan)?;
         }
         loop {
             let pipelines = self.metrics.pipelines.len();
             let delivered = out.delivered();
-            let outcome = match effort {
-                Effort::Parts => {
+            let outcome = match memory_fallback {
+                MemoryFallback::Parts => {
                     // What it is cut into is no larger problem than the whole was.
-                    let before = std::mem::replace(&mut self.least_effort, Effort::SmallBlocks);
+                    let before = std::mem::replace(&mut self.least_fallback, MemoryFallback::SmallBlocks);
                     let rows = self.in_parts(plan, last.take());
-                    self.least_effort = before;
+                    self.least_fallback = before;
                     rows.and_then(|rows| rows.into_iter().try_for_each(|batch| take_cut(out, batch)))
                 }
-                _ => self.try_stage(plan, effort, out),
+                _ => self.try_stage(plan, memory_fallback, out),
             };
             let error = match outcome {
                 Err(EngineError::Device(error @ DeviceError::OutOfMemory { .. }))
@@ -267,10 +267,10 @@ impl Execution<'_> {
                 return Err(error.into());
             }
             self.metrics.pipelines.truncate(pipelines);
-            let Some(next) = effort.next() else { return self.elsewhere(plan, error, out) };
+            let Some(next) = memory_fallback.next() else { return self.elsewhere(plan, error, out) };
             self.metrics.steps.push(format!("{error}; now {next}"));
-            self.engine.learned.keep_effort(key(), next);
-            (effort, last) = (next, Some(error));
+            self.engine.learned.keep_memory_fallback(key(), next);
+            (memory_fallback, last) = (next, Some(error));
         }
     }
 
@@ -298,10 +298,10 @@ impl Execution<'_> {
     fn try_stage(
         &mut self,
         plan: &Plan,
-        effort: Effort,
+        memory_fallback: MemoryFallback,
         out: &mut dyn RowReceiver,
     ) -> Result<(), EngineError> {
-        let movement = effort.movement(&self.options, &self.device);
+        let movement = memory_fallback.movement(&self.options, &self.device);
         let (device, options) = (Arc::clone(&self.device), self.options.clone());
         let keeps_rows = self.asks_to_keep(out);
         let (direct_bytes, calibration) = (movement.initial_bytes, self.calibration);
@@ -344,7 +344,7 @@ impl Execution<'_> {
         movement: Movement,
         out: &mut dyn RowReceiver,
     ) -> Result<(), EngineError> {
-        let infos = joint::describe(plan, loaded, &*self.device);
+        let infos = multi_column_distinct::describe(plan, loaded, &*self.device);
         let stage = identity::stage(plan, &infos);
         // Whether keys are unique is the data's, however they are worked on.
         let learned = &self.engine.learned;
@@ -431,9 +431,9 @@ impl Execution<'_> {
     /// Generates the program of a plan of one stage.
     #[cfg(feature = "testing")]
     pub(crate) fn prepare_stage(&mut self, plan: &Plan) -> Result<(), EngineError> {
-        let movement = self.least_effort.movement(&self.options, &self.device);
+        let movement = self.least_fallback.movement(&self.options, &self.device);
         let loaded = self.load(plan, &movement)?;
-        let infos = joint::describe(plan, &loaded, &*self.device);
+        let infos = multi_column_distinct::describe(plan, &loaded, &*self.device);
         let stage = identity::stage(plan, &infos);
         self.prepare((plan, stage), &infos, &BTreeSet::new(), (movement.initial_bytes, false))?;
         Ok(())

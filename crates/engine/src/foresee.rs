@@ -9,9 +9,9 @@ use kelpie_device::Device;
 
 use crate::Query;
 use crate::columns::expected_layouts;
-use crate::effort::Effort;
 use crate::error::EngineError;
 use crate::identity;
+use crate::memory_fallback::MemoryFallback;
 use crate::query::{Engine, ends_a_stage, with_key_columns};
 use crate::stage;
 
@@ -46,7 +46,7 @@ impl Engine {
             resolution: options.resolution,
             duplicates: &duplicates,
             host_sort_rows: options.host_sort_rows,
-            direct_bytes: Effort::AsAsked.movement(options, &device).initial_bytes,
+            direct_bytes: MemoryFallback::AsAsked.movement(options, &device).initial_bytes,
             forced: &options.variants,
             shape: options.shape,
             keeps_rows: false,

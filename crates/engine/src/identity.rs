@@ -27,7 +27,7 @@ pub(crate) fn data(plan: &Plan, infos: &[ScanInfo]) -> Fingerprint {
 }
 
 /// What a stage's need of memory depends on.
-pub(crate) fn effort(
+pub(crate) fn memory_fallback(
     plan: &Plan,
     device: (&str, u64),
     (model, dictionaries): (MacroModel, Dictionaries),

@@ -9,9 +9,9 @@ use kelpie_compile::types::{DataType, Literal};
 use kelpie_device::DeviceError;
 
 use crate::delivery::{Collected, Window};
-use crate::effort::Effort;
 use crate::error::EngineError;
 use crate::execution::Execution;
+use crate::memory_fallback::MemoryFallback;
 use crate::query::rows_of_a_stage;
 use crate::{host, result};
 
@@ -110,7 +110,7 @@ impl Execution<'_> {
         plan: &Plan,
         part_of: &dyn Fn(&Plan, u32, i128) -> Result<Plan, EngineError>,
     ) -> Result<Vec<RecordBatch>, EngineError> {
-        let movement = Effort::Parts.movement(&self.options, &self.device);
+        let movement = MemoryFallback::Parts.movement(&self.options, &self.device);
         let loaded = self.load(plan, &movement)?;
         let mut last = None;
         for bits in (2..=MOST_BITS).step_by(2) {
@@ -143,7 +143,7 @@ impl Execution<'_> {
         keys: &[SortKey],
         fetch: Option<usize>,
     ) -> Result<Vec<RecordBatch>, EngineError> {
-        let movement = Effort::Parts.movement(&self.options, &self.device);
+        let movement = MemoryFallback::Parts.movement(&self.options, &self.device);
         let (mut run_rows, least) = RUN_ROWS;
         loop {
             let mut runs = Collected::default();

@@ -21,11 +21,11 @@ use crate::calibration::Calibrations;
 use crate::columns::ColumnCache;
 use crate::delivery::{Collected, Outlet, RowReceiver};
 use crate::devices::{DeviceState, Devices};
-use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
 use crate::execution::Execution;
-use crate::kept::Input;
+use crate::intermediate::Input;
 use crate::learned::{Fingerprint, Learned};
+use crate::memory_fallback::MemoryFallback;
 use crate::meter::{self, MeteredStream};
 use crate::profile::ProfiledStream;
 use crate::stack::with_room;
@@ -247,7 +247,7 @@ impl Engine {
             device,
             total,
             options: query.options.clone(),
-            least_effort: Effort::AsAsked,
+            least_fallback: MemoryFallback::AsAsked,
             inputs: query.sources.iter().cloned().map(Input::Table).collect(),
             cancel,
             metrics,

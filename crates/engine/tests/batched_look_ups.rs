@@ -15,10 +15,10 @@ use kelpie_engine::DeviceKind;
 const WAYS: [&[(&str, &str)]; 8] = [
     &[("index_form", "hash"), ("selection_rows", "256")],
     &[("index_form", "hash"), ("index_rows", "buckets"), ("selection_rows", "256")],
-    &[("index_form", "hash"), ("sieves", "off"), ("row_loop", "single"), ("pruning", "off")],
+    &[("index_form", "hash"), ("runtime_filters", "off"), ("row_loop", "single"), ("pruning", "off")],
     &[("index_form", "hash"), ("key_filter", "bloom"), ("row_loop", "selected"), ("selection_rows", "256")],
     &[("index_form", "direct"), ("row_places", "packed"), ("selection_rows", "256")],
-    &[("index_form", "direct"), ("row_places", "slot"), ("sieves", "off")],
+    &[("index_form", "direct"), ("row_places", "slot"), ("runtime_filters", "off")],
     &[("index_form", "direct"), ("index_rows", "buckets"), ("row_loop", "single")],
     &[
         ("index_form", "direct"),

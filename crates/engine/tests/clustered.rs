@@ -116,8 +116,8 @@ fn keys_in_about_their_order() {
     let ways: [(usize, &[(&str, &str)]); 5] = [
         (1, &[]),
         (3, &[]),
-        (3, &[("last_group", "off")]),
-        (2, &[("group_table", "direct"), ("near_groups", "256"), ("last_group", "on")]),
+        (3, &[("run_accumulator", "off")]),
+        (2, &[("group_table", "direct"), ("near_groups", "256"), ("run_accumulator", "on")]),
         (2, &[("group_table", "hash")]),
     ];
     for what in sample("keys in order", KEYS, 2) {

@@ -362,7 +362,7 @@ const FORCED: [(&str, &str); 15] = [
     ("batch_rows", "256"),
     ("segments", "warp"),
     ("segments", "block"),
-    ("last_group", "on"),
+    ("run_accumulator", "on"),
     ("hash_mapping", "modulo"),
     ("distinct_values", "groups"),
     ("group_estimate", "sketch"),

@@ -116,7 +116,7 @@ fn keys_of_several_words() {
         &[("near_groups", "256"), ("near_search", "key"), ("segments", "warp")],
         &[("batch_rows", "64"), ("near_groups", "0")],
         &[("segments", "warp")],
-        &[("last_group", "majority"), ("slot_fill", "75"), ("slot_layout", "apart")],
+        &[("run_accumulator", "majority"), ("slot_fill", "75"), ("slot_layout", "apart")],
         &[("group_parts", "16")],
         &[("hash_function", "fnv1a"), ("hash_mapping", "modulo")],
     ];

@@ -11,9 +11,9 @@ const DEVICES: [(DeviceChoice, u32); 3] =
 
 /// In which ways a filter is asked.
 const WAYS: [&[(&str, &str)]; 3] = [
-    &[("sieves", "on")],
-    &[("sieves", "off")],
-    &[("sieves", "on"), ("row_arrangement", "striped"), ("index_rows", "buckets")],
+    &[("runtime_filters", "on")],
+    &[("runtime_filters", "off")],
+    &[("runtime_filters", "on"), ("row_arrangement", "striped"), ("index_rows", "buckets")],
 ];
 
 fn options(device: (DeviceChoice, u32), others: &[&[(&str, &str)]]) -> QueryOptions {
@@ -193,7 +193,8 @@ fn what_matches_nothing_is_left_out() {
     let matches = (1..3_000_u64).filter(|index| index * 7 % 3 == 0 && index * 7 / 3 < 6_000).count() as u64;
     for keys in [&[0][..], &[3, 0]] {
         let condition = Condition { keys, residual: false, null_equal: false };
-        let ways: [&[(&str, &str)]; 2] = [&[("sieves", "off"), ("row_loop", "single")], &[("sieves", "on")]];
+        let ways: [&[(&str, &str)]; 2] =
+            [&[("runtime_filters", "off"), ("row_loop", "single")], &[("runtime_filters", "on")]];
         for way in ways {
             let plan = counted(narrowed(plan(JoinKind::Inner, condition, false), 10));
             let sources = [table(&sides[0]), table(&sides[1])];

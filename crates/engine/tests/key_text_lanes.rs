@@ -164,7 +164,7 @@ fn others(number: usize) -> Vec<(&'static str, &'static str)> {
         ("near_groups", ["0", "256"][number / 2 % 2]),
         ("near_search", ["slot", "key"][number / 4 % 2]),
         ("segments", ["off", "warp", "block"][number / 5 % 3]),
-        ("last_group", ["off", "on"][number / 3 % 2]),
+        ("run_accumulator", ["off", "on"][number / 3 % 2]),
         // Rows that come in parts are in loops of their own, and are hashed alike.
         ("group_parts", ["1", "1", "4"][number / 4 % 3]),
         ("join_parts", ["1", "1", "16"][number / 3 % 3]),

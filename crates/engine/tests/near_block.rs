@@ -93,8 +93,8 @@ fn groups_are_those_of_a_plain_evaluation() {
         &[("segments", "off")],
         &[("segments", "warp")],
         &[("segments", "block")],
-        &[("last_group", "on"), ("segments", "off"), ("slot_layout", "beside")],
-        &[("last_group", "majority"), ("cell_packing", "packed"), ("hash_function", "multiply_shift")],
+        &[("run_accumulator", "on"), ("segments", "off"), ("slot_layout", "beside")],
+        &[("run_accumulator", "majority"), ("cell_packing", "packed"), ("hash_function", "multiply_shift")],
     ];
     let tables = spreads(1_500).map(|groups| table(&groups));
     let mut cases = Vec::new();

@@ -19,7 +19,7 @@ const WAYS: [&[(&str, &str)]; 9] = [
     &[("index_form", "rank"), ("index_rows", "buckets")],
     &[("index_form", "rank"), ("row_arrangement", "striped")],
     &[("index_form", "rank"), ("index_rows", "buckets"), ("bucket_entries", "rows"), ("pruning", "off")],
-    &[("index_form", "rank"), ("join_parts", "16"), ("build_parts", "on"), ("sieves", "off")],
+    &[("index_form", "rank"), ("join_parts", "16"), ("build_parts", "on"), ("runtime_filters", "off")],
     &[("index_form", "rank"), ("row_loop", "selected"), ("init", "together"), ("index_rows", "chains")],
     &[("index_form", "direct")],
     &[("index_form", "hash")],
@@ -193,7 +193,8 @@ fn few_of_many_values_take_fewer_bytes_than_slots() {
     let matches = unique.iter().filter(|row| row.0.is_some_and(|key| key % 251 == 0 && key < 502_000));
     let matches = matches.count() as u64;
     let condition = Condition { keys: &[0], residual: false, null_equal: false };
-    let packed = [("row_places", "packed"), ("empty_slots", "bitmap"), ("pruning", "off"), ("sieves", "off")];
+    let packed =
+        [("row_places", "packed"), ("empty_slots", "bitmap"), ("pruning", "off"), ("runtime_filters", "off")];
     for (build, rows) in [(&twice, ("index_rows", "buckets")), (&unique, ("index_rows", "chains"))] {
         let sources = [table(build), table(&probe)];
         for device in DEVICES {

@@ -446,10 +446,10 @@ fn select_by_joins(base: &QueryOptions, sizes: &[usize], (count, least): (usize,
         };
         let source = &sources[query % sources.len()];
         let rows = random.pick(&["rule", "1", "2", "4", "8"]);
-        let mut with = |sieves: &str| {
-            let mut variants = force([("sieves", sieves)]);
+        let mut with = |runtime_filters: &str| {
+            let mut variants = force([("runtime_filters", runtime_filters)]);
             if base.device != DeviceChoice::Cpu {
-                let row_loop = if sieves == "on" { "selected" } else { "single" };
+                let row_loop = if runtime_filters == "on" { "selected" } else { "single" };
                 variants.set("row_loop", row_loop).expect("an axis and its value");
                 let arrangement = random.pick(&["striped", "blocked"]);
                 variants.set("row_arrangement", arrangement).expect("an axis and its value");
@@ -471,7 +471,9 @@ fn select_by_joins(base: &QueryOptions, sizes: &[usize], (count, least): (usize,
         let expected = outcome(&engine, &plan, source, &off);
         assert_eq!(outcome(&engine, &plan, source, &on), expected, "query {query}: {plan:?}");
         if let Ok(output) = try_run(&engine, &plan, &[Arc::clone(source)], &again) {
-            let took = |choice: &kelpie_engine::Choice| choice.axis.name == "sieves" && choice.value == "on";
+            let took = |choice: &kelpie_engine::Choice| {
+                choice.axis.name == "runtime_filters" && choice.value == "on"
+            };
             sifted += usize::from(output.metrics.choices().any(took));
         }
     }

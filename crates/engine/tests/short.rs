@@ -81,7 +81,7 @@ const WAYS: &[Way] = &[
     Way(&[PACKED], false, &[HASH, ("near_groups", "256"), ("near_search", "key")], true),
     Way(&[PACKED], false, &[HASH, ("segments", "warp")], true),
     Way(&[PACKED], false, &[HASH, ("segments", "block")], true),
-    Way(&[PACKED], false, &[HASH, ("last_group", "majority")], true),
+    Way(&[PACKED], false, &[HASH, ("run_accumulator", "majority")], true),
     Way(&[PACKED], false, &[HASH, ("batch_rows", "64")], true),
     Way(&[PACKED], false, &[HASH, ("cell_packing", "packed")], true),
     Way(&[PACKED], false, &[HASH, ("group_parts", "16"), ("part_memory", "global")], true),

@@ -200,7 +200,7 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
     }
 
     /// Its form for many rows one after the other, where it is no more than a test of a column of the scan.
-    fn sieve(&self) -> Option<&dyn Sieve> {
+    fn runtime_filter(&self) -> Option<&dyn RuntimeFilter> {
         None
     }
 
@@ -251,7 +251,7 @@ pub(crate) trait BatchLookUps {
 }
 
 /// A step that drops rows of the scan by a test that costs little, and can be made for any row.
-pub(crate) trait Sieve {
+pub(crate) trait RuntimeFilter {
     /// Whether the current row may go on, without a branch: 1, else 0 (`i64`).
     fn passes(&self, cx: &mut Context<'_>) -> Result<V, Unsupported>;
 

@@ -17,26 +17,26 @@ pub(super) struct Activity {
     columns: Vec<ColumnInfo>,
     share: f64,
     /// A runtime filter has left out the rows that a join behind it would drop.
-    is_sieved: bool,
+    is_filtered: bool,
 }
 
 impl Activity {
     /// At the source of a pipeline, whose lanes all have rows.
     pub(super) fn at_source(pipeline: &Pipeline) -> Activity {
-        Activity { columns: pipeline.source.columns(), share: 1.0, is_sieved: false }
+        Activity { columns: pipeline.source.columns(), share: 1.0, is_filtered: false }
     }
 
     /// Behind one step more.
     pub(super) fn pass(&mut self, step: &Arc<dyn Step>) {
-        self.share *= match (step.condition(), step.sieve()) {
+        self.share *= match (step.condition(), step.runtime_filter()) {
             (Some(condition), _) => {
                 share_kept(condition, &|index: usize| self.columns.get(index).and_then(|info| info.range))
             }
-            (None, Some(sieve)) => sieve.share(),
-            (None, None) if step.drops() && !self.is_sieved => UNKNOWN,
+            (None, Some(runtime_filter)) => runtime_filter.share(),
+            (None, None) if step.drops() && !self.is_filtered => UNKNOWN,
             (None, None) => 1.0,
         };
-        self.is_sieved |= step.sieve().is_some();
+        self.is_filtered |= step.runtime_filter().is_some();
         if let Some(behind) = step.columns(&self.columns) {
             self.columns = behind;
         }

@@ -47,8 +47,9 @@ impl BatchedSteps {
     pub(super) fn of(pipeline: &Pipeline, near_bytes: u64) -> Result<BatchedSteps, String> {
         let (mut tables, mut lacks) = (Vec::new(), "rows come to no look-up");
         for (step, found) in pipeline.steps.iter().enumerate() {
-            let is_plain =
-                found.condition().is_some() || found.projection().is_some() || found.sieve().is_some();
+            let is_plain = found.condition().is_some()
+                || found.projection().is_some()
+                || found.runtime_filter().is_some();
             match found.batch_look_ups() {
                 Some(look_ups) => match look_ups.lacks() {
                     None => tables.push(Table { step, is_far: look_ups.far_bytes() > near_bytes }),
@@ -413,7 +414,7 @@ impl Body<'_> {
             };
             return self.steps_until(cx, (index, end), Flow::Branch, way.pass, &mut go_on);
         }
-        if step.condition().is_some() || step.sieve().is_some() {
+        if step.condition().is_some() || step.runtime_filter().is_some() {
             return self.walk(cx, index + 1, way, found, next);
         }
         step.consume(cx, Flow::Branch, false, &mut |cx, _| self.walk(cx, index + 1, way, found, next))

@@ -134,7 +134,7 @@ impl Body<'_> {
             return Err(Unsupported::internal("more rows of a thread at once than launches are made for"));
         }
         let b = &mut *cx.builder;
-        let rows_at_once = match &self.variants.trial {
+        let rows_at_once = match &self.variants.staged {
             Some(_) => cx.shape.rows_per_thread.into(),
             None if job.wide || job.held => i64::from(WIDE_ROWS),
             None => emitter.rows_at_once(),
@@ -145,8 +145,9 @@ impl Body<'_> {
         let offset = b.mul(block, block_rows);
         let first = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
         let b = &mut *cx.builder;
-        let is_aligned =
-            job.wide || job.held || self.variants.trial.as_ref().is_some_and(|trial| trial.rows().is_some());
+        let is_aligned = job.wide
+            || job.held
+            || self.variants.staged.as_ref().is_some_and(|staged| staged.rows().is_some());
         let base = match is_aligned {
             true => {
                 let mask = b.i64(-i64::from(WIDE_ROWS));
@@ -179,10 +180,10 @@ impl Body<'_> {
         }
         let thread = if is_aligned { cx.builder.mul(thread, count) } else { thread };
         let row = cx.builder.add(current, thread);
-        match &self.variants.trial {
-            Some(trial) => {
+        match &self.variants.staged {
+            Some(staged) => {
                 let is_last = (!points.is_empty()).then(|| cx.builder.ge(current, job.rows));
-                self.tried_rows(cx, (trial, row, is_last), job, (threads, rows_at_once), emitter)?;
+                self.tried_rows(cx, (staged, row, is_last), job, (threads, rows_at_once), emitter)?;
             }
             None => self.turn(cx, (row, current, first), job, threads, emitter)?,
         }

@@ -2,7 +2,7 @@
 
 use super::Pipeline;
 use super::kernel::Environment;
-use super::points::{Point, Points, Texts};
+use super::points::{ExchangePoint, Points, Texts};
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::operator::staged::most_matches;
@@ -103,7 +103,7 @@ impl Exchanges<'_> {
         let mut texts = texts.clone();
         texts.lanes = TextLanes::Run;
         match Points::of(self.pipeline, LaneRefill::All, MatchLanes::Lane, &texts).at.first() {
-            Some((_, Point::Run)) => Ok(()),
+            Some((_, ExchangePoint::Run)) => Ok(()),
             _ => Err("lanes may exchange rows before".into()),
         }
     }

@@ -13,7 +13,7 @@ use kelpie_kir::Type;
 use kelpie_kir::builder::{V, Var};
 
 use super::body::Body;
-use super::points::Point;
+use super::points::ExchangePoint;
 use super::row::{Pass, mark};
 use crate::context::lanes::any;
 use crate::context::{CarriedRow, Context, Unsupported};
@@ -134,7 +134,7 @@ impl Body<'_> {
     ) -> Result<(), Unsupported> {
         match self.variants.points.at.get(way.point) {
             None => self.to_sink(cx, way, (active, bind), turn, emitter),
-            Some((at, Point::Refill)) => {
+            Some((at, ExchangePoint::Refill)) => {
                 let columns = self.read_behind(*at);
                 let arrived = self.to_point(cx, (way, *at), (active, bind), &columns, &mut |_| Ok(()))?;
                 let registers = arrived.registers(cx);
@@ -158,7 +158,7 @@ impl Body<'_> {
                     self.together(cx, next, (live, bind), turn, emitter)
                 })
             }
-            Some((at, Point::Expand(matches))) => {
+            Some((at, ExchangePoint::Expand(matches))) => {
                 let expansion = self.variants.points.expansion(self.pipeline, *at);
                 let expansion = expansion.map_err(Unsupported::internal)?;
                 let place = (way, way.to(*at), *matches);
@@ -167,9 +167,13 @@ impl Body<'_> {
                     false => self.expand(cx, place, expansion, (active, bind), turn, emitter),
                 }
             }
-            Some((at, Point::Keys)) => self.find_keys(cx, (way, way.to(*at)), (active, bind), turn, emitter),
-            Some((at, Point::Run)) => self.match_runs(cx, (way, way.to(*at)), (active, bind), turn, emitter),
-            Some((at, Point::Match)) => {
+            Some((at, ExchangePoint::Keys)) => {
+                self.find_keys(cx, (way, way.to(*at)), (active, bind), turn, emitter)
+            }
+            Some((at, ExchangePoint::Run)) => {
+                self.match_runs(cx, (way, way.to(*at)), (active, bind), turn, emitter)
+            }
+            Some((at, ExchangePoint::Match)) => {
                 self.match_texts(cx, (way, way.to(*at)), (active, bind), turn, emitter)
             }
         }

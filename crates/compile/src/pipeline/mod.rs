@@ -21,10 +21,10 @@ mod points;
 mod row;
 mod selection;
 mod speculation;
+mod staged_filtering;
 #[cfg(test)]
 mod tests;
 mod text_search;
-mod trial;
 mod variants;
 mod wide;
 mod windows;
@@ -34,9 +34,9 @@ pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;
 pub use crate::program::{
     BlockRows, CapacityClass, Compaction, CompiledKernel, CompiledPipeline, Counting, Fill, Fitting, Growth,
-    HostAction, InitStates, JointValues, OutputColumn, OutputLayout, OutputStorage, PlacedGroups, Program,
-    Prune, Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable, Sketching, SortForm,
-    SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When, WordRanks,
+    HostAction, InitStates, MultiColumnDistinct, OutputColumn, OutputLayout, OutputStorage, PlacedGroups,
+    Program, Prune, Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable, Sketching,
+    SortForm, SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When, WordRanks,
 };
 
 use std::collections::BTreeSet;

@@ -19,7 +19,7 @@ use crate::variant::estimate;
 
 /// What lanes do at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Point {
+pub(super) enum ExchangePoint {
     /// Those without a row are given rows that waited.
     Refill,
     /// They take the rows that the step here makes of the warp's rows.
@@ -32,13 +32,13 @@ pub(super) enum Point {
     Match,
 }
 
-impl Point {
+impl ExchangePoint {
     /// Whether rows wait there from one turn of the row loop to the next.
     pub(super) fn keeps_rows(self) -> bool {
         match self {
-            Point::Refill | Point::Match => true,
-            Point::Expand(matches) => matches!(matches, MatchLanes::Refill | MatchLanes::Staged),
-            Point::Keys | Point::Run => false,
+            ExchangePoint::Refill | ExchangePoint::Match => true,
+            ExchangePoint::Expand(matches) => matches!(matches, MatchLanes::Refill | MatchLanes::Staged),
+            ExchangePoint::Keys | ExchangePoint::Run => false,
         }
     }
 }
@@ -60,7 +60,7 @@ const LEAST_TURNS: u64 = 8;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Points {
     /// What lanes do before the step of a number, or in its place, in order.
-    pub at: Vec<(usize, Point)>,
+    pub at: Vec<(usize, ExchangePoint)>,
     /// Who looks at texts.
     texts: Texts,
     /// Of 32 lanes, those with rows at which a warp goes on.
@@ -96,7 +96,7 @@ impl Points {
         let mut are_together = true;
         let mut activity = Activity::at_source(pipeline);
         for (index, step) in pipeline.steps.iter().enumerate() {
-            at.extend(texts.has_keys_at(index).then_some((index, Point::Keys)));
+            at.extend(texts.has_keys_at(index).then_some((index, ExchangePoint::Keys)));
             activity.pass(step);
             let mut drops = step.drops();
             let (expansion, lanes) = match texts.at(index) {
@@ -104,12 +104,12 @@ impl Points {
                 None => (step.expansion(), matches),
             };
             if texts.run_at(index).is_some() {
-                at.push((index, Point::Run));
+                at.push((index, ExchangePoint::Run));
                 drops = true;
             } else if texts.match_at(index).is_some() {
-                at.push((index, Point::Match));
+                at.push((index, ExchangePoint::Match));
             } else if let Some(lanes) = expansion.ok().and_then(|expansion| sharing(expansion, lanes)) {
-                at.push((index, Point::Expand(lanes)));
+                at.push((index, ExchangePoint::Expand(lanes)));
                 // The last of a row's new rows leave lanes idle, though few.
                 drops = true;
                 activity.fill();
@@ -124,21 +124,21 @@ impl Points {
                 continue;
             }
             match refill {
-                LaneRefill::All => at.push((index + 1, Point::Refill)),
-                LaneRefill::Filters if is_filter(step) => at.push((index + 1, Point::Refill)),
+                LaneRefill::All => at.push((index + 1, ExchangePoint::Refill)),
+                LaneRefill::Filters if is_filter(step) => at.push((index + 1, ExchangePoint::Refill)),
                 LaneRefill::Last => last = Some(index + 1),
                 LaneRefill::Estimated if (LEAST_LEFT..LEAST_ACTIVE).contains(&activity.share()) => {
-                    at.push((index + 1, Point::Refill));
+                    at.push((index + 1, ExchangePoint::Refill));
                     activity.fill();
                 }
                 LaneRefill::Off | LaneRefill::Filters | LaneRefill::Estimated => {}
             }
         }
-        at.extend(last.map(|last| (last, Point::Refill)));
+        at.extend(last.map(|last| (last, ExchangePoint::Refill)));
         let end = pipeline.steps.len();
-        at.extend((are_together && texts.has_keys_at(end)).then_some((end, Point::Keys)));
+        at.extend((are_together && texts.has_keys_at(end)).then_some((end, ExchangePoint::Keys)));
         // Lanes are refilled before they look for keys, and these are found before there are new rows.
-        at.sort_by_key(|(at, point)| (*at, *point != Point::Refill, *point != Point::Keys));
+        at.sort_by_key(|(at, point)| (*at, *point != ExchangePoint::Refill, *point != ExchangePoint::Keys));
         Points {
             at,
             texts: texts.clone(),
@@ -158,7 +158,7 @@ impl Points {
         if pipeline.shared_out.unwrap_or(pipeline.bound) < LEAST_TURNS.saturating_mul(threads) {
             return Err("warps have hardly any rows that could wait");
         }
-        let first = pipeline.steps.iter().find_map(|step| step.sieve());
+        let first = pipeline.steps.iter().find_map(|step| step.runtime_filter());
         if first.is_some_and(|first| first.share() < LEAST_LEFT) {
             return Err("a runtime filter leaves hardly any warp a row");
         }
@@ -199,7 +199,7 @@ impl Points {
         pipeline: &'p Pipeline,
     ) -> Result<(usize, &'p dyn Expansion), String> {
         for (number, (at, point)) in self.at.iter().enumerate() {
-            if let Point::Expand(_) = point {
+            if let ExchangePoint::Expand(_) = point {
                 let expansion = self.expansion(pipeline, *at)?;
                 if !expansion.only_decides() {
                     return Ok((number, expansion));
@@ -233,12 +233,12 @@ impl Points {
 
     /// Whether lanes match the texts of rows that have to be side by side.
     pub(super) fn takes_runs(&self) -> bool {
-        self.at.iter().any(|(_, point)| *point == Point::Run)
+        self.at.iter().any(|(_, point)| *point == ExchangePoint::Run)
     }
 
     /// Whether lanes are given rows between the steps of matches.
     pub(super) fn match_texts(&self) -> bool {
-        self.at.iter().any(|(_, point)| *point == Point::Match)
+        self.at.iter().any(|(_, point)| *point == ExchangePoint::Match)
     }
 
     /// What a thread brings to the sink beside its own rows. Texts of all rows of a warp may be matched by the same lane.
@@ -254,12 +254,12 @@ impl Points {
 
     /// Whether lanes are refilled between steps.
     pub(super) fn refill(&self) -> bool {
-        self.at.iter().any(|(_, point)| *point == Point::Refill)
+        self.at.iter().any(|(_, point)| *point == ExchangePoint::Refill)
     }
 
     /// Whether the threads of a block are together at the point of a number: up to the first one at which warps take new rows of their own.
     fn is_in_block(&self, number: usize) -> bool {
-        self.at.iter().take(number + 1).all(|(_, point)| *point == Point::Refill)
+        self.at.iter().take(number + 1).all(|(_, point)| *point == ExchangePoint::Refill)
     }
 
     /// Whether lanes are refilled where the threads of a block are together.
@@ -274,19 +274,19 @@ impl Points {
 
     /// Whether each lane walks through the matches of rows of its own.
     pub(super) fn walk(&self) -> bool {
-        self.at.iter().any(|(_, point)| *point == Point::Expand(MatchLanes::Refill))
+        self.at.iter().any(|(_, point)| *point == ExchangePoint::Expand(MatchLanes::Refill))
     }
 
     /// Whether threads may be apart where rows come to the sink.
     pub(super) fn diverge(&self, pipeline: &Pipeline) -> bool {
-        let is_before = |point: &Point| matches!(point, Point::Refill | Point::Keys);
+        let is_before = |point: &ExchangePoint| matches!(point, ExchangePoint::Refill | ExchangePoint::Keys);
         let first = self.at.last().map_or(0, |(at, point)| at + usize::from(!is_before(point)));
         pipeline.steps[first..].iter().any(|step| step.diverges())
     }
 
     /// Whether a warp may be in a loop of its own where rows come to the sink.
     pub(super) fn expand(&self) -> bool {
-        self.at.iter().any(|(_, point)| *point != Point::Refill)
+        self.at.iter().any(|(_, point)| *point != ExchangePoint::Refill)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -339,10 +339,10 @@ impl Texts {
                     share *= share_kept(condition, &|column| columns.get(column).and_then(|info| info.range));
                 }
             }
-            share *= step.sieve().map_or(1.0, |sieve| sieve.share());
+            share *= step.runtime_filter().map_or(1.0, |runtime_filter| runtime_filter.share());
             // Behind a join a column may be one of the build side.
             are_of_table &=
-                step.condition().is_some() || step.projection().is_some() || step.sieve().is_some();
+                step.condition().is_some() || step.projection().is_some() || step.runtime_filter().is_some();
             let Some(behind) = step.columns(&columns) else { continue };
             // What a join adds to a row is stored, or a flag.
             stored = match step.projection() {

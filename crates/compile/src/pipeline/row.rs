@@ -117,7 +117,7 @@ impl Body<'_> {
             Pass::Rest if self.variants.is_tried(index) => true,
             Pass::Rest => match step.condition() {
                 Some(_) => matches!(self.variants.rest(index), Some(None)),
-                None => self.variants.sieves().contains(&index),
+                None => self.variants.runtime_filters().contains(&index),
             },
         };
         if is_left_out {

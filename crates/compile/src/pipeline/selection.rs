@@ -12,7 +12,7 @@ use super::wide::WideFilters;
 use super::windows::Window;
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
-use crate::operator::roles::Sieve;
+use crate::operator::roles::RuntimeFilter;
 use crate::table::places::Dense;
 
 /// Rows that were selected: so many, as distances from a row, in a selection vector.
@@ -67,7 +67,7 @@ impl Body<'_> {
         let to = cx.builder.binary(BinaryOp::Min, to, end);
         let none = cx.builder.i64(0);
         let selected = cx.builder.var_of("selected", none);
-        let mut sieves = self.sieves()?.into_iter();
+        let mut runtime_filters = self.runtime_filters()?.into_iter();
         match &self.variants.wide_filters {
             Some(filters) if filters.lacks.is_none() => {
                 let may_pass = search.as_ref().map(|search| search.batch(cx, (from, to)));
@@ -81,7 +81,8 @@ impl Body<'_> {
                 }
             }
             Some(_) => {
-                let first = sieves.next().ok_or_else(|| Unsupported::internal("nothing selects rows"))?;
+                let first =
+                    runtime_filters.next().ok_or_else(|| Unsupported::internal("nothing selects rows"))?;
                 for_range_unrolled(cx, "row", from, to, &mut |cx, row| {
                     let distance = cx.builder.sub(row, from);
                     let distance = cx.builder.convert(distance, Scalar::U32);
@@ -92,14 +93,14 @@ impl Body<'_> {
                 for_range(cx, "row", from, to, |cx, row| self.select(cx, row, from, selection, selected))?
             }
         }
-        for sieve in sieves {
+        for runtime_filter in runtime_filters {
             // A distance is written at its own place or before, so never over one that was not read yet.
             let before = Batch { from, selection, count: cx.builder.read(selected) };
             cx.builder.assign(selected, none);
             let zero = cx.builder.i64(0);
             for_range_unrolled(cx, "place", zero, before.count, &mut |cx, place| {
                 let row = before.row(cx, place);
-                self.sift(cx, sieve, row, (selection, selected))
+                self.sift(cx, runtime_filter, row, (selection, selected))
             })?;
         }
         let count = cx.builder.read(selected);
@@ -132,22 +133,22 @@ impl Body<'_> {
     }
 
     /// The runtime filters by which rows are selected.
-    fn sieves(&self) -> Result<Vec<&dyn Sieve>, Unsupported> {
-        let of_step = |index: &usize| self.pipeline.steps.get(*index).and_then(|step| step.sieve());
-        let sieves = self.variants.sieves().iter().map(of_step);
-        sieves.collect::<Option<_>>().ok_or_else(|| Unsupported::internal("no step selects rows"))
+    fn runtime_filters(&self) -> Result<Vec<&dyn RuntimeFilter>, Unsupported> {
+        let of_step = |index: &usize| self.pipeline.steps.get(*index).and_then(|step| step.runtime_filter());
+        let runtime_filters = self.variants.runtime_filters().iter().map(of_step);
+        runtime_filters.collect::<Option<_>>().ok_or_else(|| Unsupported::internal("no step selects rows"))
     }
 
-    /// Appends a row, given with its distance, to the selection vector if it passes a sieve: without a branch.
+    /// Appends a row, given with its distance, to the selection vector if it passes a runtime filter: without a branch.
     fn sift(
         &self,
         cx: &mut Context<'_>,
-        sieve: &dyn Sieve,
+        runtime_filter: &dyn RuntimeFilter,
         (row, distance): (V, V),
         (selection, selected): (V, Var),
     ) -> Result<(), Unsupported> {
         self.pipeline.source.bind(cx, row)?;
-        let passes = sieve.passes(cx)?;
+        let passes = runtime_filter.passes(cx)?;
         let b = &mut *cx.builder;
         let count = b.read(selected);
         let pointer = b.offset(selection, count);

@@ -11,7 +11,7 @@ use super::kernel::Environment;
 use super::launches::{self, MoreRows};
 use super::points::Points;
 use super::speculation::Speculation;
-use super::trial::Trial;
+use super::staged_filtering::StagedFiltering;
 use super::wide::{WideFilters, supports_all};
 use crate::context::{Unsupported, WIDE_ROWS};
 use crate::operator::filter::Filter;
@@ -42,7 +42,7 @@ pub(super) struct ChunkVariants<'a> {
     /// The filters in two parts, where a selection vector is made by that for wide rows, by runtime filters, or both.
     pub wide_filters: Option<WideFilters>,
     /// By what several rows of a thread are tried before one goes on, on a SIMT device.
-    pub trial: Option<Trial>,
+    pub staged: Option<StagedFiltering>,
     /// By which steps batches of rows are looked up before one goes on, on a CPU.
     pub batched: Option<BatchedSteps>,
     /// Several rows of a thread are loaded at once, and worked on one by one.
@@ -93,7 +93,7 @@ impl<'a> ChunkVariants<'a> {
         }
         let chosen = facts.row_loop(&speculation, (flags, places), is_counted)?;
         let (side_by_side, before) = (chosen.side_by_side(), chosen.rows_before());
-        let Loop { row_loop, wide_filters, trial, holds_rows } = chosen;
+        let Loop { row_loop, wide_filters, staged, holds_rows } = chosen;
         let windows = facts.windows(wide_filters.as_ref().is_some_and(|filters| filters.lacks.is_none()))?;
         let batched = facts.batched(is_counted, places)?;
         let makes_selections = places == WritePlaces::Selection || wide_filters.is_some();
@@ -121,7 +121,7 @@ impl<'a> ChunkVariants<'a> {
             points,
             windows,
             wide_filters,
-            trial,
+            staged,
             batched,
             holds_rows,
             selection,
@@ -132,18 +132,18 @@ impl<'a> ChunkVariants<'a> {
     }
 
     /// The steps by which rows are selected one after the other.
-    pub(super) fn sieves(&self) -> &[usize] {
-        self.wide_filters.as_ref().map_or(&[], |filters| &filters.sieves)
+    pub(super) fn runtime_filters(&self) -> &[usize] {
+        self.wide_filters.as_ref().map_or(&[], |filters| &filters.runtime_filters)
     }
 
     /// Rows before the first that is worked on with which a thread may begin.
     pub(super) fn rows_before(&self) -> u64 {
-        rows_before(self.holds_rows, self.trial.as_ref())
+        rows_before(self.holds_rows, self.staged.as_ref())
     }
 
     /// Whether the rows of a thread are tried by a step before one goes on.
     pub(super) fn is_tried(&self, step: usize) -> bool {
-        self.trial.as_ref().is_some_and(|trial| trial.has(step))
+        self.staged.as_ref().is_some_and(|staged| staged.has(step))
     }
 
     /// The part of step `index`'s condition that rows of a selection vector are left with; `None`: the step is whole.
@@ -156,31 +156,31 @@ impl<'a> ChunkVariants<'a> {
 struct Loop {
     row_loop: RowLoop,
     wide_filters: Option<WideFilters>,
-    trial: Option<Trial>,
+    staged: Option<StagedFiltering>,
     holds_rows: bool,
 }
 
 impl Loop {
     const SINGLE: Loop =
-        Loop { row_loop: RowLoop::Single, wide_filters: None, trial: None, holds_rows: false };
+        Loop { row_loop: RowLoop::Single, wide_filters: None, staged: None, holds_rows: false };
 
     /// How many rows of a thread lie side by side, where that does not depend on the launch.
     fn side_by_side(&self) -> Option<u32> {
         let held = self.holds_rows.then_some(WIDE_ROWS.into());
-        self.trial.as_ref().and_then(Trial::rows).or(held)
+        self.staged.as_ref().and_then(StagedFiltering::rows).or(held)
     }
 
     /// Rows before the first that is worked on with which a thread may begin.
     fn rows_before(&self) -> u64 {
-        rows_before(self.holds_rows, self.trial.as_ref())
+        rows_before(self.holds_rows, self.staged.as_ref())
     }
 }
 
 /// Rows before the first that is worked on with which a thread may begin: rows that are loaded together begin at multiples of their
 /// number.
-fn rows_before(holds_rows: bool, trial: Option<&Trial>) -> u64 {
+fn rows_before(holds_rows: bool, staged: Option<&StagedFiltering>) -> u64 {
     let held = if holds_rows { WIDE_ROWS.into() } else { 0 };
-    held + trial.map_or(0, Trial::rows_before)
+    held + staged.map_or(0, StagedFiltering::rows_before)
 }
 
 /// By what rows are selected before any goes on.
@@ -188,7 +188,7 @@ enum Selecting {
     /// A selection vector of a CPU's worker.
     Vector(WideFilters),
     /// Several rows of a thread.
-    Tried(Trial),
+    Tried(StagedFiltering),
 }
 
 impl Selecting {
@@ -196,7 +196,7 @@ impl Selecting {
     fn share(&self) -> f64 {
         match self {
             Selecting::Vector(filters) => filters.share,
-            Selecting::Tried(trial) => trial.share,
+            Selecting::Tried(staged) => staged.share,
         }
     }
 }
@@ -323,7 +323,7 @@ impl Facts<'_> {
             return Ok(Loop::SINGLE);
         }
         let selecting = match self.is_simt {
-            true => self.trial(speculation, (flags, places), is_counted)?.map(Selecting::Tried),
+            true => self.staged(speculation, (flags, places), is_counted)?.map(Selecting::Tried),
             false => self.wide_filters(places, is_counted)?.map(Selecting::Vector),
         };
         let needed = BTreeSet::new();
@@ -352,7 +352,7 @@ impl Facts<'_> {
             (_, Ok(Selecting::Vector(filters))) if filters.found().is_some() => {
                 (RowLoop::Selected, "texts are searched batch by batch")
             }
-            (_, Ok(Selecting::Vector(filters))) if !filters.sieves.is_empty() => {
+            (_, Ok(Selecting::Vector(filters))) if !filters.runtime_filters.is_empty() => {
                 (RowLoop::Selected, "branches of joins would be foretold badly")
             }
             (_, Ok(selecting)) if selecting.share() > MOST_SELECTED => {
@@ -374,7 +374,7 @@ impl Facts<'_> {
         let chosen = Loop { row_loop: chosen, holds_rows, ..Loop::SINGLE };
         Ok(match selecting.ok().filter(|_| chosen.row_loop == RowLoop::Selected) {
             Some(Selecting::Vector(filters)) => Loop { wide_filters: Some(filters), ..chosen },
-            Some(Selecting::Tried(trial)) => Loop { trial: Some(self.arranged(trial)?), ..chosen },
+            Some(Selecting::Tried(staged)) => Loop { staged: Some(self.arranged(staged)?), ..chosen },
             None => chosen,
         })
     }

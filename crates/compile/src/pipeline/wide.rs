@@ -21,7 +21,7 @@ use crate::shape::LaunchShape;
 use crate::types::DataType;
 
 /// Of rows that find a match at a larger share, branches are taken as foretold.
-pub(super) const MOST_SIFTED: f64 = 0.75;
+pub(super) const MOST_FILTERED: f64 = 0.75;
 
 /// What kernels are generated for.
 type On<'a> = (&'a Target, &'a LaunchShape);
@@ -41,7 +41,7 @@ pub(super) struct WideFilters {
     /// have been cannot be; `None` where there is no such condition, or none was looked for.
     pub search: Option<Result<Search, String>>,
     /// The runtime filters by which rows are selected one after the other, once that is chosen: numbers of steps.
-    pub sieves: Vec<usize>,
+    pub runtime_filters: Vec<usize>,
 }
 
 /// A step's condition in two parts, of which it is the AND.
@@ -74,7 +74,7 @@ impl WideFilters {
                     splitting.is_plain &= exprs.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_)));
                     Parts::default()
                 }
-                (None, None) if step.sieve().is_some() => Parts::default(),
+                (None, None) if step.runtime_filter().is_some() => Parts::default(),
                 (None, None) => break,
             };
             filters.parts.push(parts);
@@ -90,22 +90,23 @@ impl WideFilters {
 
     /// The runtime filters among the leading steps that are worth a pass, by number, that which keeps fewest rows first; or why rows
     /// cannot be selected by them.
-    pub(super) fn possible_sieves(&self, pipeline: &Pipeline) -> Result<Vec<usize>, String> {
+    pub(super) fn possible_runtime_filters(&self, pipeline: &Pipeline) -> Result<Vec<usize>, String> {
         let leading = pipeline.steps.iter().take(self.parts.len()).enumerate();
-        let shares = leading.filter_map(|(index, step)| Some((index, step.sieve()?.share())));
-        let mut sieves: Vec<(usize, f64)> = shares.filter(|(_, share)| *share <= MOST_SIFTED).collect();
-        sieves.sort_by(|(_, a), (_, b)| a.total_cmp(b));
-        let sieves: Vec<usize> = sieves.into_iter().map(|(index, _)| index).collect();
+        let shares = leading.filter_map(|(index, step)| Some((index, step.runtime_filter()?.share())));
+        let mut runtime_filters: Vec<(usize, f64)> =
+            shares.filter(|(_, share)| *share <= MOST_FILTERED).collect();
+        runtime_filters.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+        let runtime_filters: Vec<usize> = runtime_filters.into_iter().map(|(index, _)| index).collect();
         match () {
-            () if sieves.is_empty() => Err("runtime filters keep nearly all rows".into()),
+            () if runtime_filters.is_empty() => Err("runtime filters keep nearly all rows".into()),
             () if self.may_fail => Err("a filter may fail, and is to see the rows that others leave".into()),
-            () => Ok(sieves),
+            () => Ok(runtime_filters),
         }
     }
 
     /// The same, with runtime filters by which rows are selected.
-    pub(super) fn with_sieves(self, sieves: Vec<usize>) -> WideFilters {
-        WideFilters { sieves, ..self }
+    pub(super) fn with_runtime_filters(self, runtime_filters: Vec<usize>) -> WideFilters {
+        WideFilters { runtime_filters, ..self }
     }
 
     /// The search of batches of texts, where there is one.
@@ -115,10 +116,13 @@ impl WideFilters {
 
     /// The share of rows that is thought to be left for the search by the other conditions and by runtime filters.
     pub(super) fn share_searched(&self, pipeline: &Pipeline) -> f64 {
-        let sieves =
-            pipeline.steps.iter().take(self.parts.len()).filter_map(|step| Some(step.sieve()?.share()));
+        let runtime_filters = pipeline
+            .steps
+            .iter()
+            .take(self.parts.len())
+            .filter_map(|step| Some(step.runtime_filter()?.share()));
         let own = self.found().map_or(1.0, |search| search.share);
-        sieves.product::<f64>() * self.share / own
+        runtime_filters.product::<f64>() * self.share / own
     }
 
     /// Whether nothing of the pipeline's conditions is left to single rows.

@@ -35,20 +35,20 @@ pub struct ScanInfo {
     /// The codes that lie beside a column's values, where these are few; of no column where there is none such.
     pub codes: Vec<Option<ValueCodes>>,
     /// What is known of the values that columns have together.
-    pub joint: Vec<JointValues>,
+    pub multi_column_distinct: Vec<MultiColumnDistinct>,
 }
 
 impl ScanInfo {
     /// A scan of which no more is known.
     pub fn new(rows: u64, layouts: Vec<ColumnLayout>) -> ScanInfo {
-        let (scattered, clustered, unique, spacings, codes, joint) = Default::default();
-        ScanInfo { rows, layouts, scattered, clustered, unique, spacings, codes, joint }
+        let (scattered, clustered, unique, spacings, codes, multi_column_distinct) = Default::default();
+        ScanInfo { rows, layouts, scattered, clustered, unique, spacings, codes, multi_column_distinct }
     }
 }
 
 /// Many values that several columns of a scan have together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct JointValues {
+pub struct MultiColumnDistinct {
     /// Numbers of the columns, ascending.
     pub columns: Vec<usize>,
     /// About how many combinations there are, few of which have many rows.

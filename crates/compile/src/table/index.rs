@@ -61,8 +61,8 @@ pub struct Index {
     null_equal: bool,
     /// Whether some side's values of each key go beyond 64 bits.
     wide: Vec<bool>,
-    /// As what each key is told.
-    told: Vec<Told>,
+    /// How each key is encoded.
+    encodings: Vec<KeyEncoding>,
     /// Of the only key.
     bounds: Option<KeyBounds>,
     /// State of one `u32`, where keys are promised to be unique: it is known that they are not.
@@ -71,9 +71,9 @@ pub struct Index {
     placed: bool,
 }
 
-/// As what a key is told, which searches are given too.
+/// How a key is encoded where it is put into the index, and for searches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum KeyEncoding {
     /// As its value.
     Value,
     /// Texts, as the codes in their dictionary, which is the build side's.
@@ -158,29 +158,30 @@ pub(crate) struct KeyForm {
     dense: Option<Dense>,
     /// NULLs of both sides equal each other.
     nullable_pair: bool,
-    /// As what each key is told.
-    told: Vec<Told>,
+    /// How each key is encoded.
+    encodings: Vec<KeyEncoding>,
     /// Where rows lie at their slots: whether each slot will have one.
     placed: Option<bool>,
 }
 
 impl KeyForm {
-    /// Chooses it. `probe`: what is known of the probe side's keys; `told`: as what each is told.
+    /// Chooses it. `probe`: what is known of the probe side's keys; `encodings`: how each is encoded.
     pub(crate) fn choose(
         columns: &[ColumnInfo],
-        (probe, told): (&[ColumnInfo], Vec<Told>),
+        (probe, encodings): (&[ColumnInfo], Vec<KeyEncoding>),
         build: &BuildSide,
         (wants, site): (Wants, Site<'_>),
     ) -> Result<KeyForm, Unsupported> {
-        let keys: Vec<ColumnInfo> = columns.iter().zip(&told).map(|(key, told)| told.numbers(key)).collect();
+        let keys: Vec<ColumnInfo> =
+            columns.iter().zip(&encodings).map(|(key, encoding)| encoding.numbers(key)).collect();
         let nullable_pair = wants.null_equal && keys.iter().zip(probe).any(|(a, b)| a.nullable && b.nullable);
         let dense = match keys.is_empty() {
             true => None,
             false => form::choose(&keys, nullable_pair, build, (wants, site))?,
         };
-        let has_all = told.iter().all(|told| !matches!(told, Told::LookedUp(_)));
+        let has_all = encodings.iter().all(|encoding| !matches!(encoding, KeyEncoding::LookedUp(_)));
         let placed = place::choose(columns, (probe.len(), has_all), dense, build, (wants, site))?;
-        Ok(KeyForm { dense, nullable_pair, told, placed })
+        Ok(KeyForm { dense, nullable_pair, encodings, placed })
     }
 
     /// Places of the store where rows lie at their slots.
@@ -199,7 +200,7 @@ impl Index {
         states: &mut States,
     ) -> Result<Index, Unsupported> {
         let Wants { null_equal, unique, first_only, .. } = wants;
-        let KeyForm { dense, nullable_pair, told, placed } = form;
+        let KeyForm { dense, nullable_pair, encodings, placed } = form;
         let infos = store.infos();
         let keys = &infos[..probe.len()];
         let wide = keys.iter().zip(probe).map(|(a, b)| is_wide(a) || is_wide(b)).collect();
@@ -236,7 +237,7 @@ impl Index {
         };
         let bounds = match keys {
             // Of texts there are none: zones know nothing of codes.
-            [key] if !nullable_pair && told == [Told::Value] => KeyBounds::plan(key, states),
+            [key] if !nullable_pair && encodings == [KeyEncoding::Value] => KeyBounds::plan(key, states),
             _ => None,
         };
         let unique = unique && !matches!(kind, Kind::All);
@@ -244,7 +245,7 @@ impl Index {
             let class = states.class(1, Growth::Fixed);
             states.state("broken_promise", 4, class)
         });
-        Ok(Index { kind, unique, null_equal, wide, told, bounds, broken, placed: placed.is_some() })
+        Ok(Index { kind, unique, null_equal, wide, encodings, bounds, broken, placed: placed.is_some() })
     }
 
     /// Whether there is anything to build.
@@ -339,13 +340,13 @@ pub(super) fn array(cx: &mut Context<'_>, name: &str, state: usize) -> V {
     cx.argument(name, Type::global(Scalar::U32), Argument::State(state))
 }
 
-impl Told {
+impl KeyEncoding {
     /// What is known of a stored key as a number that a search may be for.
     fn numbers(self, key: &ColumnInfo) -> ColumnInfo {
         let range = match self {
-            Told::Value => return key.clone(),
-            Told::Code => key.dictionary.map(|(_, _, entries)| code_range(entries)),
-            Told::LookedUp(entries) => Some(code_range(entries)),
+            KeyEncoding::Value => return key.clone(),
+            KeyEncoding::Code => key.dictionary.map(|(_, _, entries)| code_range(entries)),
+            KeyEncoding::LookedUp(entries) => Some(code_range(entries)),
         };
         let (data_type, nullable) = (DataType::Int32, key.nullable);
         ColumnInfo::new(data_type, nullable, range)
@@ -357,7 +358,7 @@ fn code_range(entries: u32) -> Range {
     Range { min: 0, max: i128::from(entries.max(1)) - 1 }
 }
 
-/// A key of the build side that is told by its code, as a number.
+/// A key of the build side that is encoded by its code, as a number.
 fn code_of(cx: &mut Context<'_>, key: &Lowered) -> Result<Lowered, Unsupported> {
     let code = match &key.repr {
         Repr::Text(text) => text.code,

@@ -49,7 +49,7 @@ mod states;
 
 pub use self::joins::{
     BucketEntries, BuildParts, BuiltSide, EmptySlots, FirstLookUps, IndexForm, IndexRows, JoinParts,
-    KeyFilter, KeyWindows, Pruning, RowPlaces, Sieves, TextJoin,
+    KeyFilter, KeyWindows, Pruning, RowPlaces, RuntimeFilters, TextJoin,
 };
 pub use self::keys::{ComputedKeys, DependentKeys, TextKeys};
 pub use self::lanes::{
@@ -333,8 +333,8 @@ numbers!(
 );
 
 axis!(
-    /// Whether a thread keeps what rows add to one group: `operator/aggregate/last_group`.
-    LastGroup, "last_group", Plan, Rule, "whether a thread adds up rows of one group before it adds them where all do",
+    /// Whether a thread keeps what rows add to one group: `operator/aggregate/run_accumulator`.
+    RunAccumulator, "run_accumulator", Plan, Rule, "whether a thread adds up rows of one group before it adds them where all do",
     {
         /// Each row is added.
         Off = "off",
@@ -398,6 +398,10 @@ axis!(
     }
 );
 
+/// Names that axes had before, for one release: sessions may still force them so.
+pub(super) const FORMER: [(&str, &str); 2] =
+    [("sieves", "runtime_filters"), ("last_group", "run_accumulator")];
+
 /// Every axis.
 pub const ALL: &[Axis] = &[
     GroupForm::AXIS,
@@ -414,7 +418,7 @@ pub const ALL: &[Axis] = &[
     SegmentSum::AXIS,
     NearGroups::AXIS,
     NearSearch::AXIS,
-    LastGroup::AXIS,
+    RunAccumulator::AXIS,
     GroupEstimate::AXIS,
     BatchRows::AXIS,
     BuiltSide::AXIS,
@@ -448,7 +452,7 @@ pub const ALL: &[Axis] = &[
     BuildParts::AXIS,
     CountPlaces::AXIS,
     KeyWindows::AXIS,
-    Sieves::AXIS,
+    RuntimeFilters::AXIS,
     RowArrangement::AXIS,
     FirstLookUps::AXIS,
     MatchLanes::AXIS,

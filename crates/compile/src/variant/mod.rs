@@ -178,13 +178,15 @@ pub enum ForcedError {
 impl Forced {
     /// Forces `name`, an axis or `site.axis`, to a value; an empty one or `rule` leaves it to the rule again.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ForcedError> {
-        let own = name.rsplit('.').next().unwrap_or(name);
+        let (site, own) = name.rsplit_once('.').map_or((None, name), |(site, own)| (Some(site), own));
+        let own = axes::FORMER.iter().find(|(former, _)| *former == own).map_or(own, |(_, today)| today);
         let axis = axes::ALL.iter().find(|axis| axis.name == own).ok_or_else(|| ForcedError::Axis {
             name: name.into(),
             axes: axes::ALL.iter().map(|axis| axis.name).collect::<Vec<_>>().join(", "),
         })?;
+        let name = site.map_or(own.to_string(), |site| format!("{site}.{own}"));
         if value.is_empty() || value == "rule" {
-            self.0.remove(name);
+            self.0.remove(&name);
             return Ok(());
         }
         let known = axis.values.iter().find(|known| **known == value);
@@ -193,7 +195,7 @@ impl Forced {
             value: value.into(),
             values: axis.values.join(", "),
         })?;
-        self.0.insert(name.into(), known);
+        self.0.insert(name, known);
         Ok(())
     }
 
@@ -336,6 +338,18 @@ mod tests {
         assert_eq!(genome.points(), 4);
         let reasons: Vec<_> = genome.0.iter().map(|choice| choice.reason.as_str()).collect();
         assert_eq!(reasons, ["forced", "forced", "few groups; direct is not possible: no dense domain"]);
+    }
+
+    #[test]
+    fn an_axis_may_be_forced_by_its_former_name() {
+        let mut forced = Forced::default();
+        forced.set("sieves", "off").expect("an axis and its value");
+        forced.set("aggregate0.last_group", "on").expect("an axis and its value");
+        let names: Vec<_> = forced.iter().map(|(name, _)| name.to_string()).collect();
+        assert_eq!(names, ["aggregate0.run_accumulator", "runtime_filters"]);
+        forced.set("aggregate0.last_group", "rule").expect("an axis");
+        forced.set("runtime_filters", "").expect("an axis");
+        assert!(forced.is_empty());
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub struct ColumnCodes {
 
 /// About how many combinations of values the columns of a table have, where these are many, equal ones far from each other, and few
 /// have many rows; `None` too where it is not known.
-pub(crate) fn joint_values(columns: &[&ResidentColumn]) -> Option<u64> {
+pub(crate) fn multi_column_distinct(columns: &[&ResidentColumn]) -> Option<u64> {
     let rows = columns.first()?.rows;
     // Near each other in the order of one column, they are so together.
     if columns.iter().any(|column| column.rows != rows || column.is_clustered()) {

@@ -8,7 +8,7 @@
 //! |---|---|---|---|---|
 //! | [`Duplicates`](Kind::Duplicates) | joins whose build side has a key twice | a plan without constants, and what is known of its columns | a join that is named though its keys are unique takes the index for keys that are not; one that is not named breaks its promise, and the stage runs again | yes |
 //! | [`Capacities`](Kind::Capacities) | sizes of tables and stores that fit | a program without constants, and the device's memory | too small a table grows and the launch runs again; too large a one takes memory, and what could not be a size of its class, or has more bytes than the device, is not taken | yes |
-//! | [`Effort`](Kind::Effort) | what a stage took where memory was short | a plan without constants, the device and its memory | a stage that would fit by now streams all the same, and nothing ever tells: no retry ends it, so it ends with the engine | no |
+//! | [`MemoryFallback`](Kind::MemoryFallback) | what a stage took where memory was short | a plan without constants, the device and its memory | a stage that would fit by now streams all the same, and nothing ever tells: no retry ends it, so it ends with the engine | no |
 //! | [`Rates`](Kind::Rates) | what a device's memory and link can do | the device's name | numbers for people; other load on the machine makes them others | no |
 //! | [`Data`](Kind::Data) | what a stage runs over | the stage | nothing learned, but a fingerprint that takes a walk of the plan to find | no |
 //!
@@ -31,7 +31,7 @@ use self::disk::DiskStore;
 pub(crate) use self::fingerprint::Fingerprint;
 use self::memory::MemoryStore;
 use crate::Rates;
-use crate::effort::Effort;
+use crate::memory_fallback::MemoryFallback;
 
 /// What a record tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     /// The capacities of a program's classes of states that fit.
     Capacities,
     /// What a stage that memory was too small for took in the end.
-    Effort,
+    MemoryFallback,
     /// What was measured of a device for metered queries.
     Rates,
     /// What a stage runs over.
@@ -49,7 +49,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 5] = [Kind::Duplicates, Kind::Capacities, Kind::Effort, Kind::Rates, Kind::Data];
+    const ALL: [Kind; 5] =
+        [Kind::Duplicates, Kind::Capacities, Kind::MemoryFallback, Kind::Rates, Kind::Data];
 
     /// Whether records of the kind may outlive their engine.
     fn is_lasting(self) -> bool {
@@ -65,9 +66,9 @@ pub(crate) enum Record {
     Duplicates(BTreeSet<usize>),
     /// [`Kind::Capacities`], in the order of the classes.
     Capacities(Vec<u64>),
-    /// [`Kind::Effort`].
+    /// [`Kind::MemoryFallback`].
     #[serde(skip)]
-    Effort(Effort),
+    MemoryFallback(MemoryFallback),
     /// [`Kind::Rates`].
     #[serde(skip)]
     Rates(Rates),
@@ -81,7 +82,7 @@ impl Record {
         match self {
             Record::Duplicates(_) => Kind::Duplicates,
             Record::Capacities(_) => Kind::Capacities,
-            Record::Effort(_) => Kind::Effort,
+            Record::MemoryFallback(_) => Kind::MemoryFallback,
             Record::Rates(_) => Kind::Rates,
             Record::Data(_) => Kind::Data,
         }
@@ -144,19 +145,19 @@ impl Learned {
     }
 
     /// What a stage took for want of memory. Mostly nothing is known, and no plan is to be hashed for that.
-    pub fn effort(&self, stage: impl FnOnce() -> Fingerprint) -> Option<Effort> {
-        if self.0.is_empty(Kind::Effort) {
+    pub fn memory_fallback(&self, stage: impl FnOnce() -> Fingerprint) -> Option<MemoryFallback> {
+        if self.0.is_empty(Kind::MemoryFallback) {
             return None;
         }
-        match self.0.get(Kind::Effort, stage()) {
-            Some(Record::Effort(effort)) => Some(effort),
+        match self.0.get(Kind::MemoryFallback, stage()) {
+            Some(Record::MemoryFallback(memory_fallback)) => Some(memory_fallback),
             _ => None,
         }
     }
 
     /// Keeps that.
-    pub fn keep_effort(&self, stage: Fingerprint, effort: Effort) {
-        self.0.put(stage, Record::Effort(effort));
+    pub fn keep_memory_fallback(&self, stage: Fingerprint, memory_fallback: MemoryFallback) {
+        self.0.put(stage, Record::MemoryFallback(memory_fallback));
     }
 
     /// What a device's memory and link can do, if it was measured.

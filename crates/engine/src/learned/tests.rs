@@ -45,9 +45,9 @@ fn a_record_is_found_by_its_kind_and_what_it_is_about() {
     let stores: [Box<dyn Store>; 2] = [Box::new(MemoryStore::default()), Box::new(at(folder.path()))];
     for store in stores {
         assert!(Kind::ALL.into_iter().all(|kind| store.is_empty(kind)));
-        let effort = Record::Effort(Effort::Blocks);
+        let memory_fallback = Record::MemoryFallback(MemoryFallback::Blocks);
         let rates = Record::Rates(Rates { memory: 2.0, link: 1.0, link_is_memory: false });
-        let records = [joins(&[1, 3]), capacities(1), effort, rates, Record::Data(about(2))];
+        let records = [joins(&[1, 3]), capacities(1), memory_fallback, rates, Record::Data(about(2))];
         for (kind, record) in Kind::ALL.into_iter().zip(&records) {
             assert_eq!(store.get(kind, about(0)), None);
             store.put(about(0), record.clone());
@@ -77,7 +77,7 @@ fn what_a_stage_runs_over_is_found_once() {
     let learned = Learned::default();
     assert_eq!(learned.data(about(0), || about(1)), about(1));
     assert_eq!(learned.data(about(0), || about(2)), about(1));
-    assert_eq!(learned.effort(|| panic!("no effort is known, and nothing is hashed")), None);
+    assert_eq!(learned.memory_fallback(|| panic!("no fallback is known, and nothing is hashed")), None);
 }
 
 #[test]
@@ -87,17 +87,19 @@ fn a_later_engine_begins_with_what_outlives_an_engine() {
     let store = at(&folder);
     store.put(about(0), joins(&[1, 3]));
     store.put(about(0), capacities(7));
-    store.put(about(0), Record::Effort(Effort::Parts));
+    store.put(about(0), Record::MemoryFallback(MemoryFallback::Parts));
     store.put(about(0), Record::Data(about(1)));
     drop(store);
     let store = at(&folder);
     assert_eq!(store.get(Kind::Duplicates, about(0)), Some(joins(&[1, 3])));
     assert_eq!(store.get(Kind::Capacities, about(0)), Some(capacities(7)));
-    assert!(store.is_empty(Kind::Effort) && store.is_empty(Kind::Data) && store.is_empty(Kind::Rates));
+    assert!(
+        store.is_empty(Kind::MemoryFallback) && store.is_empty(Kind::Data) && store.is_empty(Kind::Rates)
+    );
     // Who learns nothing new writes nothing.
     fs::remove_dir_all(&folder).unwrap();
     store.put(about(0), capacities(7));
-    store.put(about(1), Record::Effort(Effort::Parts));
+    store.put(about(1), Record::MemoryFallback(MemoryFallback::Parts));
     drop(store);
     assert!(!folder.exists());
 }
@@ -150,7 +152,7 @@ fn what_another_version_or_program_has_written_is_ignored_and_replaced() {
         r#"{"records":[{"about":"0","record":{"colours":[1]}}]}"#,
         r#"{"records":[{"about":"x","record":{"capacities":[1]}}]}"#,
         r#"{"records":[{"about":"0","record":{"capacities":[-1]}}]}"#,
-        r#"{"records":[{"about":"0","record":{"effort":"Parts"}}]}"#,
+        r#"{"records":[{"about":"0","record":{"memory_fallback":"Parts"}}]}"#,
         r#"{"records":[{"about":"0","record":{"capacities":[1]},"more":1}]}"#,
     ] {
         assert!(cache.write(&own, content.as_bytes()));

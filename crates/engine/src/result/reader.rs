@@ -18,7 +18,7 @@ use kelpie_compile::pipeline::{OutputColumn, OutputLayout, OutputStorage};
 use super::{arrow_type, scalar_array};
 use crate::delivery::{self, RowReceiver, take_cut};
 use crate::error::EngineError;
-use crate::kept::code_at;
+use crate::intermediate::code_at;
 
 /// Texts that lie no further apart in a heap than this are read together.
 const TEXT_GAP: u64 = 16 << 10;

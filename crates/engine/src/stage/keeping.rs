@@ -1,4 +1,4 @@
-//! A result that stays on the device, as columns that a later stage scans (`crate::kept`).
+//! A result that stays on the device, as columns that a later stage scans (`crate::intermediate`).
 //!
 //! The states of a result are as wide as registers, have a byte a row for NULL, and the texts of a heap in any order. The columns are
 //! what reading the same rows from the host would make: as narrow as the values that are there allow, with their bounds, with a bitmap only
@@ -20,7 +20,7 @@ use super::Setting;
 use super::run::Run;
 use crate::columns::{Placement, ResidentColumn, Width, Zone};
 use crate::error::EngineError;
-use crate::kept::{KeptRows, KeptWindow};
+use crate::intermediate::{IntermediateRows, IntermediateWindow};
 use crate::primitives::{Array, Primitives, Written};
 
 /// Bytes of what is measured of a column.
@@ -101,7 +101,10 @@ impl Made<'_> {
 impl<'a> Run<'a> {
     /// Leaves the result on the device. `None` where it cannot stay as a whole: some of it has gone to the host, its columns are of a
     /// kind that no table has, or there is too little memory; then it is still there to be read.
-    pub(super) fn keep(&mut self, wanted: &KeptWindow) -> Result<Option<KeptRows>, EngineError> {
+    pub(super) fn keep(
+        &mut self,
+        wanted: &IntermediateWindow,
+    ) -> Result<Option<IntermediateRows>, EngineError> {
         let fits = self.drained.rows == 0 && self.drained.parts.is_empty();
         if !fits || !Arc::ptr_eq(&wanted.device, self.setting.stream.device()) {
             return Ok(None);
@@ -112,7 +115,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn try_keep(&mut self, wanted: &KeptWindow) -> Result<Option<KeptRows>, EngineError> {
+    fn try_keep(&mut self, wanted: &IntermediateWindow) -> Result<Option<IntermediateRows>, EngineError> {
         let Some(columns) = self.made(wanted)? else { return Ok(None) };
         let output = &self.prepared.program.output;
         let most = output.limit.unwrap_or(u64::MAX).min(self.result_capacity());
@@ -135,11 +138,11 @@ impl<'a> Run<'a> {
             }
             Ok(())
         })?;
-        Ok(Some(KeptRows { rows, columns: kept }))
+        Ok(Some(IntermediateRows { rows, columns: kept }))
     }
 
     /// The columns that are wanted; `None` where one of them is of a kind that no table has.
-    fn made(&mut self, wanted: &KeptWindow) -> Result<Option<Vec<Made<'a>>>, EngineError> {
+    fn made(&mut self, wanted: &IntermediateWindow) -> Result<Option<Vec<Made<'a>>>, EngineError> {
         let prepared = self.prepared;
         let columns = &prepared.program.output.columns;
         let all = self.drained.columns();

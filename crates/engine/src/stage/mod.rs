@@ -63,7 +63,7 @@ use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch, Wish, expect
 use crate::delivery::RowReceiver;
 use crate::error::EngineError;
 use crate::identity;
-use crate::kept::Input;
+use crate::intermediate::Input;
 use crate::learned::{Fingerprint, Learned};
 use crate::primitives::KernelsByName;
 use crate::{Genome, PipelineMetrics, QueryMetrics, Transfer, sorting};
@@ -178,7 +178,7 @@ pub fn load(
             || EngineError::Internal(format!("source {} of {} is missing", scan.source, scan.table));
         let source = match inputs.get(scan.source) {
             Some(Input::Table(source)) => source,
-            Some(Input::Kept(kept, _)) => {
+            Some(Input::Intermediate(kept, _)) => {
                 let data = kept.load(scan).ok_or_else(missing)?;
                 metrics.input_bytes += data.columns.iter().map(|column| column.stored_bytes()).sum::<u64>();
                 loaded.push(data);
@@ -222,7 +222,7 @@ pub fn load(
 fn expected(scan: &Scan, inputs: &[Input]) -> Option<ScanInfo> {
     let source = match inputs.get(scan.source)? {
         Input::Table(source) => source.as_ref(),
-        Input::Kept(kept, _) => return kept.info(scan),
+        Input::Intermediate(kept, _) => return kept.info(scan),
         Input::Used => return None,
     };
     let layouts = expected_layouts(source, &scan.columns)?;
@@ -245,7 +245,7 @@ pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
             unique: if unique.contains(&true) { unique } else { Vec::new() },
             spacings: if spacings.iter().any(Option::is_some) { spacings } else { Vec::new() },
             codes: if codes.iter().any(Option::is_some) { codes } else { Vec::new() },
-            joint: Vec::new(),
+            multi_column_distinct: Vec::new(),
         }
     };
     loaded.iter().map(info).collect()

@@ -70,7 +70,7 @@ pub(crate) struct KnownKeys<'k> {
     /// Those that follow from no others.
     pub keys: &'k [ColumnInfo],
     /// About how many combinations of their values there are, where these are many and far from each other.
-    pub joint: Option<u64>,
+    pub multi_column_distinct: Option<u64>,
     /// Others are stored with their group.
     pub are_carried: bool,
 }

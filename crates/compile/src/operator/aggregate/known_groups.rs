@@ -30,7 +30,7 @@ fn is_raw_text(key: &ColumnInfo) -> bool {
 
 /// What is thought of the table of groups that lie anywhere in it; `None` where they may lie near each other, or be few.
 pub(crate) fn scattered_table(
-    KnownKeys { keys, joint, are_carried }: KnownKeys<'_>,
+    KnownKeys { keys, multi_column_distinct, are_carried }: KnownKeys<'_>,
     aggregates: &[Aggregate],
     columns: &[ColumnInfo],
     (row_bound, shape): (u64, &LaunchShape),
@@ -43,7 +43,7 @@ pub(crate) fn scattered_table(
         _ => key.clone(),
     };
     let keys: &[ColumnInfo] = &keys.iter().map(of_codes).collect::<Vec<_>>();
-    let known = KnownKeys { keys, joint, are_carried };
+    let known = KnownKeys { keys, multi_column_distinct, are_carried };
     let table = table_of(known, aggregates, columns, (row_bound, shape))?;
     // Rows that were brought into parts have their values, and no codes.
     let is_near = table.dense.is_some_and(|bytes| bytes <= shape.table_bytes().into());
@@ -51,18 +51,18 @@ pub(crate) fn scattered_table(
         return Some(table);
     }
     let keys: &[ColumnInfo] = &keys.iter().map(ColumnInfo::stored).collect::<Vec<_>>();
-    table_of(KnownKeys { keys, joint, are_carried }, aggregates, columns, (row_bound, shape))
+    table_of(KnownKeys { keys, multi_column_distinct, are_carried }, aggregates, columns, (row_bound, shape))
 }
 
 /// The same of keys as they are.
 fn table_of(
-    KnownKeys { keys, joint, are_carried }: KnownKeys<'_>,
+    KnownKeys { keys, multi_column_distinct, are_carried }: KnownKeys<'_>,
     aggregates: &[Aggregate],
     columns: &[ColumnInfo],
     (row_bound, shape): (u64, &LaunchShape),
 ) -> Option<TableSize> {
     // Columns may depend on each other: there are no more groups than there are combinations.
-    let groups = scattered_groups(keys).into_iter().chain(joint).min()?.min(row_bound);
+    let groups = scattered_groups(keys).into_iter().chain(multi_column_distinct).min()?.min(row_bound);
     let is_packed = pack(keys).is_some();
     let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
     let is_dense = !are_carried && keys.iter().all(|key| domain::values_of(key).is_some());

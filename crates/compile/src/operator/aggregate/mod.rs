@@ -36,7 +36,6 @@ mod input;
 mod key_count;
 mod key_window;
 mod known_groups;
-mod last_group;
 mod levels;
 mod near;
 mod near_block;
@@ -48,6 +47,7 @@ mod placement;
 mod ranked;
 mod reading;
 mod reduce;
+mod run_accumulator;
 mod runs;
 mod segments;
 mod single;
@@ -79,7 +79,6 @@ use self::hash::KeyTable;
 pub(crate) use self::input::Input;
 use self::known_groups::groups_known;
 pub(crate) use self::known_groups::{key_values, scattered_table};
-use self::last_group::LastGroup;
 use self::levels::Origin;
 pub(crate) use self::levels::{GroupCells, MergedCells, counts_once, lacks_levels, place_at, place_column};
 use self::near::NearCopies;
@@ -87,6 +86,7 @@ use self::part_groups::{PartGroups, PartPlace};
 pub(crate) use self::part_rule::{TableSize, most_worker_parts, rule_of_parts};
 pub(crate) use self::ranked::{RankedColumn, RankedValues};
 pub(crate) use self::reduce::ReduceSums;
+use self::run_accumulator::RunAccumulator;
 pub(crate) use self::runs::{Placed, lacks_strides};
 use self::segments::Segments;
 use self::single::SingleGroup;
@@ -105,7 +105,7 @@ use crate::operator::partition::RowParts;
 use crate::plan::Aggregate;
 use crate::program::Growth;
 use crate::shape::LaunchShape;
-use crate::variant::axes::LastGroup as KeptGroup;
+use crate::variant::axes::RunAccumulator as AccumulatedGroup;
 
 pub(crate) use crate::program as declare;
 
@@ -135,7 +135,7 @@ pub struct AggregateOperator {
     segments: Option<Segments>,
     near: Option<NearCopies>,
     /// Whether a thread has what rows add to one group, and to which.
-    last: KeptGroup,
+    last: AccumulatedGroup,
     /// Rows come in parts, of which each is added up as a whole.
     parts: Option<PartPlace>,
     /// What estimates how many groups, and values of sets, there are.
@@ -154,9 +154,9 @@ impl fmt::Display for AggregateOperator {
             f.write_str(", near copies")?;
         }
         match self.last {
-            KeptGroup::Off => {}
-            KeptGroup::On => f.write_str(", last groups")?,
-            KeptGroup::Majority => f.write_str(", frequent groups")?,
+            AccumulatedGroup::Off => {}
+            AccumulatedGroup::On => f.write_str(", last groups")?,
+            AccumulatedGroup::Majority => f.write_str(", frequent groups")?,
         }
         match &self.parts {
             Some(PartPlace::Window(_)) => f.write_str(", parts in blocks")?,
@@ -292,9 +292,9 @@ impl AggregateOperator {
         let last = match has_near {
             true => {
                 let beyond_parts = are_beyond_parts(part_place.as_ref(), &key_columns);
-                LastGroup::plan(&cells, (beyond_parts, follows), input.site)?
+                RunAccumulator::plan(&cells, (beyond_parts, follows), input.site)?
             }
-            false => KeptGroup::Off,
+            false => AccumulatedGroup::Off,
         };
         let sketch = GroupSketch::plan(&keys, (table.key_table(), &sets), input, on.0, states)?;
         let (mut group_keys, mut group_carried) = (keys.clone(), carried.clone());

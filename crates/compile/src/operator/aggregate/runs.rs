@@ -26,7 +26,7 @@ use crate::plan::Aggregate;
 use crate::program::{Growth, PlacedGroups};
 use crate::shape::LaunchShape;
 use crate::table::packed::{PackedKey, pack};
-use crate::variant::axes::LastGroup as KeptGroup;
+use crate::variant::axes::RunAccumulator as AccumulatedGroup;
 
 /// Groups at places that were found before.
 #[derive(Debug)]
@@ -223,7 +223,7 @@ impl AggregateOperator {
             sets: Vec::new(),
             segments,
             near: None,
-            last: KeptGroup::Off,
+            last: AccumulatedGroup::Off,
             parts: None,
             sketch: None,
             batch: None,

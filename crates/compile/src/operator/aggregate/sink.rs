@@ -16,9 +16,9 @@ use super::functions::{Cell, Cells};
 use super::groups::{GroupEmitter, Located};
 use super::hash::KeyWord;
 use super::key_count::KeyCount;
-use super::last_group::LastGroup;
 use super::near::NearTable;
 use super::part_groups::{PartPlace, PartWindow};
+use super::run_accumulator::RunAccumulator;
 use super::segments::{Round, Segments};
 use super::{AggregateOperator, distinct, key_values};
 use crate::context::{Argument, Context, Lowered, Unsupported};
@@ -30,7 +30,7 @@ use crate::operator::roles::{Emitter, Job, Needs, Piece, Sink, Sketch};
 use crate::program::{HostAction, Task, When};
 use crate::shape::LaunchShape;
 use crate::table::together::Found;
-use crate::variant::axes::LastGroup as KeptGroup;
+use crate::variant::axes::RunAccumulator as AccumulatedGroup;
 
 /// Adds rows to groups. With the state that has the hash of the keys of each of the source's rows, where one does.
 #[derive(Debug)]
@@ -163,10 +163,10 @@ impl Sink for AddToGroups {
         if let Some(alone) = alone {
             groups.take_alone(alone);
         }
-        let last = (self.0.last != KeptGroup::Off).then(|| {
+        let last = (self.0.last != AccumulatedGroup::Off).then(|| {
             // In parts it is said of each piece.
             let yes = cx.builder.bool(true);
-            (LastGroup::begin(cx, cells, self.0.last), cx.builder.var_of("suits_last", yes))
+            (RunAccumulator::begin(cx, cells, self.0.last), cx.builder.var_of("suits_last", yes))
         });
         let groups = Adder { groups, near, last, alone, window, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
@@ -207,7 +207,7 @@ struct Adder<'s> {
     groups: Box<dyn GroupEmitter + 's>,
     near: Option<NearTable>,
     /// The group that a thread met last, and whether rows are such that it is worth while (`bool`).
-    last: Option<(LastGroup, Var)>,
+    last: Option<(RunAccumulator, Var)>,
     /// Whether nobody else adds to the groups of the part that rows are of (`bool`), where they come in parts to one worker each.
     alone: Option<Var>,
     window: Option<PartWindow>,

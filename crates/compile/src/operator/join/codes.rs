@@ -1,4 +1,4 @@
-//! Texts as keys of a join, told by the codes of dictionaries.
+//! Texts as keys of a join, encoded by the codes of dictionaries.
 //!
 //! *Both sides have a dictionary.* Their columns are codes already, each of a dictionary of its own. A small kernel looks each entry of the
 //! probe side's dictionary up in the build side's, whose entries are in order, and writes down the code that the text has there. The map is
@@ -28,7 +28,7 @@ use crate::lower::{infer_range, lower, text_of, text_order};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job, Needs, Sink, Source};
 use crate::program::{Growth, RowCount, States};
-use crate::table::index::Told;
+use crate::table::index::KeyEncoding;
 use crate::types::{DataType, Range};
 use crate::variant::Site;
 use crate::variant::axes::TextJoin;
@@ -55,7 +55,7 @@ impl Dictionary {
     }
 }
 
-/// A key of texts that are told by codes of a dictionary.
+/// A key of texts that are encoded by codes of a dictionary.
 #[derive(Debug, Clone)]
 pub(super) struct KeyCodes {
     /// The build side's, or the probe side's where that has the only one.
@@ -86,7 +86,7 @@ pub(crate) struct CodeMap {
     scalar: Scalar,
 }
 
-/// Which of a join's keys are told by codes, where that is chosen. Of each side: what is known of the keys, and an upper bound of its rows.
+/// Which of a join's keys are encoded by codes, where that is chosen. Of each side: what is known of the keys, and an upper bound of its rows.
 pub(super) fn choose(
     (build, build_rows): (&[ColumnInfo], u64),
     (probe, probe_rows): (&[ColumnInfo], u64),
@@ -160,18 +160,18 @@ impl Pair {
     }
 }
 
-/// As what an index is told a key.
-pub(super) fn told(codes: &Option<KeyCodes>) -> Told {
+/// How an index encodes a key.
+pub(super) fn encoding_of(codes: &Option<KeyCodes>) -> KeyEncoding {
     match codes {
-        None => Told::Value,
-        Some(KeyCodes { from: CodeSource::LookUp, dictionary }) => Told::LookedUp(dictionary.entries),
-        Some(_) => Told::Code,
+        None => KeyEncoding::Value,
+        Some(KeyCodes { from: CodeSource::LookUp, dictionary }) => KeyEncoding::LookedUp(dictionary.entries),
+        Some(_) => KeyEncoding::Code,
     }
 }
 
 /// Makes of what is known of a key what is known of what a store has of it.
-pub(super) fn looked_up(key: &mut ColumnInfo, told: Told) {
-    if let Told::LookedUp(entries) = told {
+pub(super) fn looked_up(key: &mut ColumnInfo, encoding: KeyEncoding) {
+    if let KeyEncoding::LookedUp(entries) = encoding {
         let (data_type, nullable, range) = (DataType::Int32, key.nullable, Some(numbers(entries)));
         *key = ColumnInfo::new(data_type, nullable, range);
     }
@@ -247,7 +247,7 @@ impl CodeMap {
 }
 
 impl JoinOperator {
-    /// What one of the probe side's keys is told by, where these are codes; `key` is over the current row.
+    /// What one of the probe side's keys is encoded by, where these are codes; `key` is over the current row.
     pub(super) fn code_of_probe(
         &self,
         cx: &mut Context<'_>,
@@ -272,7 +272,7 @@ impl JoinOperator {
         }
     }
 
-    /// Whether the only key is told by codes of which a bitmap says if a build row has them.
+    /// Whether the only key is encoded by codes of which a bitmap says if a build row has them.
     pub(super) fn sifts_codes(&self) -> bool {
         matches!(self.codes.as_slice(), [Some(_)]) && self.index.has_filter()
     }

@@ -18,10 +18,10 @@ mod expand;
 mod mark;
 mod parts;
 mod place;
-mod prefilter;
 mod probe;
 mod ranks;
 mod rows;
+mod runtime_filter;
 mod together;
 
 use std::fmt;
@@ -36,10 +36,10 @@ pub(crate) use self::codes::MapEntries;
 pub(crate) use self::mark::MarkMatches;
 pub(crate) use self::parts::{BuildSideParts, ProbeParts, Sides};
 pub(crate) use self::place::PlaceBuildSide;
-pub(crate) use self::prefilter::Prefilter;
 pub(crate) use self::probe::Probe;
 pub(crate) use self::ranks::NumberRows;
 pub(crate) use self::rows::{KeptRows, StoredRows};
+pub(crate) use self::runtime_filter::BuildSideFilter;
 use crate::MicroModel;
 use crate::choices::Choices;
 use crate::context::{Argument, Context, Lowered, Repr, Unsupported};
@@ -49,7 +49,7 @@ use crate::lower::column_of;
 use crate::plan::{Join, JoinKind};
 use crate::program::Growth;
 use crate::program::States;
-use crate::table::index::{BuildSide, Index, KeyForm, Told, Wants};
+use crate::table::index::{BuildSide, Index, KeyEncoding, KeyForm, Wants};
 use crate::table::joined::Joined;
 use crate::table::rows::{Layout, RowStore};
 use crate::table::set_bits;
@@ -76,7 +76,7 @@ pub struct JoinOperator {
     /// The store's column of each of the build side's columns.
     places: Vec<usize>,
     probe_keys: Vec<Expr>,
-    /// Of each key, where it is a text that is told by codes of the build side's dictionary.
+    /// Of each key, where it is a text that is encoded by codes of the build side's dictionary.
     codes: Vec<Option<KeyCodes>>,
     probe_width: usize,
     residual: Option<Expr>,
@@ -108,10 +108,10 @@ impl JoinOperator {
         let probe_infos: Vec<ColumnInfo> = probe_keys.iter().map(|key| column_of(key, probe)).collect();
         let build_infos: Vec<ColumnInfo> = join.keys.iter().map(|(key, _)| column_of(key, build)).collect();
         let codes = codes::choose((&build_infos, rows.bound), (&probe_infos, probe_bound), site, states)?;
-        let told: Vec<Told> = codes.iter().map(codes::told).collect();
-        let (stored, places) = stored_columns(join, build, &told);
+        let encodings: Vec<KeyEncoding> = codes.iter().map(codes::encoding_of).collect();
+        let (stored, places) = stored_columns(join, build, &encodings);
         let mut infos: Vec<ColumnInfo> = stored.iter().map(|expr| column_of(expr, build)).collect();
-        infos.iter_mut().zip(&told).for_each(|(info, told)| codes::looked_up(info, *told));
+        infos.iter_mut().zip(&encodings).for_each(|(info, encoding)| codes::looked_up(info, *encoding));
         let first_only = join.residual.is_none()
             && matches!(kind, JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark);
         let wants = Wants {
@@ -126,7 +126,7 @@ impl JoinOperator {
             not_placed: not_placed(join),
             places_by_rule: choices.micro_model == MicroModel::Resolution,
         };
-        let form = KeyForm::choose(&infos, (&probe_infos, told), rows, (wants, site))?;
+        let form = KeyForm::choose(&infos, (&probe_infos, encodings), rows, (wants, site))?;
         let store = match form.slots() {
             Some(slots) => RowStore::placed(&infos, slots, states)?,
             None => RowStore::plan(&infos, rows.bound, layout, states)?,
@@ -276,12 +276,12 @@ impl JoinOperator {
 }
 
 /// What a store has of the build side: keys, then what of its columns is no key as it is; and where each of its columns stands there.
-fn stored_columns(join: &Join, build: &[ColumnInfo], told: &[Told]) -> (Vec<Expr>, Vec<usize>) {
+fn stored_columns(join: &Join, build: &[ColumnInfo], encodings: &[KeyEncoding]) -> (Vec<Expr>, Vec<usize>) {
     let mut stored: Vec<Expr> = join.keys.iter().map(|(key, _)| key.clone()).collect();
     let mut places = Vec::new();
     for (index, info) in build.iter().enumerate() {
         // Of a text that is looked up the store has no more than a code.
-        let has_value = |key: usize| !matches!(told.get(key), Some(Told::LookedUp(_)));
+        let has_value = |key: usize| !matches!(encodings.get(key), Some(KeyEncoding::LookedUp(_)));
         let is_it = |(key, expr): (usize, &Expr)| has_value(key) && expr.kind == ExprKind::Column(index);
         let known = stored.iter().enumerate().position(is_it);
         places.push(known.unwrap_or_else(|| {

@@ -168,18 +168,24 @@ impl Cut<'_> {
         rows: &OpenRows,
     ) -> Option<TableSize> {
         let (telling, all) = (rows.telling(keys), &infos[..keys.len().min(infos.len())]);
-        let joint = self.joint_values(all);
-        let known = KnownKeys { keys: &telling, joint, are_carried: are_carried(telling.len(), all) };
+        let multi_column_distinct = self.multi_column_distinct(all);
+        let known =
+            KnownKeys { keys: &telling, multi_column_distinct, are_carried: are_carried(telling.len(), all) };
         scattered_table(known, aggregates, infos, (rows.bound(), self.shape))
     }
 
     /// About how many combinations of values several keys have, where they are columns of one scan, and that was counted in a sample
     /// of its rows.
-    fn joint_values(&self, keys: &[ColumnInfo]) -> Option<u64> {
+    fn multi_column_distinct(&self, keys: &[ColumnInfo]) -> Option<u64> {
         let origins = keys.iter().map(|key| key.origin).collect::<Option<Vec<_>>>()?;
         let (scan, _) = *origins.first()?;
         let columns: BTreeSet<usize> = origins.iter().map(|(_, column)| *column).collect();
-        let known = self.scans.get(scan)?.joint.iter().find(|known| columns.iter().eq(&known.columns));
+        let known = self
+            .scans
+            .get(scan)?
+            .multi_column_distinct
+            .iter()
+            .find(|known| columns.iter().eq(&known.columns));
         known.filter(|_| origins.iter().all(|(own, _)| *own == scan)).map(|known| known.values)
     }
 

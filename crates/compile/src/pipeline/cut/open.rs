@@ -9,7 +9,7 @@ use super::partition::PartCut;
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
-use crate::operator::join::{JoinOperator, Prefilter};
+use crate::operator::join::{BuildSideFilter, JoinOperator};
 use crate::operator::materialize::{Materialize, MaterializedRows};
 use crate::operator::project::Project;
 use crate::operator::roles::{Sink, Source, Step};
@@ -144,7 +144,7 @@ impl Open {
         // A search in a hash table does not look at the Bloom filter.
         let is_next = is_first && !in_parts && !has_bloom;
         let join = Arc::clone(operator);
-        self.steps.insert(position, Arc::new(Prefilter { join, columns, share, is_next }));
+        self.steps.insert(position, Arc::new(BuildSideFilter { join, columns, share, is_next }));
         let behind = self.cuts.iter_mut().filter(|cut| cut.step >= position);
         behind.for_each(|cut| cut.step += 1);
     }
@@ -157,7 +157,7 @@ impl Open {
     /// Whether rows are looked up in the tables of joins.
     pub(super) fn has_probes(&self) -> bool {
         let only_looks_at_columns = |step: &Arc<dyn Step>| {
-            step.projection().is_some() || step.condition().is_some() || step.sieve().is_some()
+            step.projection().is_some() || step.condition().is_some() || step.runtime_filter().is_some()
         };
         !self.steps.iter().all(only_looks_at_columns)
     }
@@ -189,7 +189,7 @@ impl Open {
             if let Some(condition) = step.condition() {
                 share *= share_kept(condition, &|index: usize| columns.get(index).and_then(value_range));
             }
-            share *= step.sieve().map_or(1.0, |sieve| sieve.share());
+            share *= step.runtime_filter().map_or(1.0, |runtime_filter| runtime_filter.share());
             columns = step.columns(&columns).unwrap_or(columns);
         }
         share

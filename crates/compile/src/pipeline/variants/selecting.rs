@@ -7,28 +7,28 @@ use crate::pipeline::Pipeline;
 use crate::pipeline::batches::BatchedSteps;
 use crate::pipeline::kernel::Environment;
 use crate::pipeline::speculation::Speculation;
-use crate::pipeline::trial::Trial;
+use crate::pipeline::staged_filtering::StagedFiltering;
 use crate::pipeline::wide::WideFilters;
 use crate::shape::ShapeChoices;
-use crate::variant::axes::{FirstLookUps, RowArrangement, Sieves, TextSearch, WritePlaces};
+use crate::variant::axes::{FirstLookUps, RowArrangement, RuntimeFilters, TextSearch, WritePlaces};
 use crate::variant::estimate;
 
 impl Facts<'_> {
     /// Whether rows are selected by runtime filters; `lacks`: why they cannot be.
-    fn sieves(&self, lacks: Option<&str>) -> Result<Sieves, Unsupported> {
-        if !self.pipeline.steps.iter().any(|step| step.sieve().is_some()) {
-            return Ok(Sieves::Off);
+    fn runtime_filters(&self, lacks: Option<&str>) -> Result<RuntimeFilters, Unsupported> {
+        if !self.pipeline.steps.iter().any(|step| step.runtime_filter().is_some()) {
+            return Ok(RuntimeFilters::Off);
         }
         let rule = match lacks {
-            Some(lacks) => (Sieves::Off, lacks),
+            Some(lacks) => (RuntimeFilters::Off, lacks),
             None if self.environment.micro_model != MicroModel::Resolution => {
-                (Sieves::Off, "the micro model takes one row at a time")
+                (RuntimeFilters::Off, "the micro model takes one row at a time")
             }
-            None if self.is_simt => (Sieves::On, "their loads hide each other's latency"),
-            None => (Sieves::On, "which rows find a match would be foretold badly"),
+            None if self.is_simt => (RuntimeFilters::On, "their loads hide each other's latency"),
+            None => (RuntimeFilters::On, "which rows find a match would be foretold badly"),
         };
         self.environment.chooser.choose(self.site, rule, |value| match (value, lacks) {
-            (Sieves::On, Some(lacks)) => Err(lacks.into()),
+            (RuntimeFilters::On, Some(lacks)) => Err(lacks.into()),
             _ => Ok(()),
         })
     }
@@ -44,14 +44,14 @@ impl Facts<'_> {
             () => self.split_filters(places)?,
         };
         let possible = filters.as_ref().map_err(String::clone);
-        let possible = possible.and_then(|filters| filters.possible_sieves(self.pipeline));
-        let sieves = match self.sieves(possible.as_ref().err().map(String::as_str))? {
-            Sieves::On => possible.unwrap_or_default(),
-            Sieves::Off => Vec::new(),
+        let possible = possible.and_then(|filters| filters.possible_runtime_filters(self.pipeline));
+        let runtime_filters = match self.runtime_filters(possible.as_ref().err().map(String::as_str))? {
+            RuntimeFilters::On => possible.unwrap_or_default(),
+            RuntimeFilters::Off => Vec::new(),
         };
         Ok(match filters {
-            Ok(WideFilters { lacks: Some(lacks), .. }) if sieves.is_empty() => Err(lacks),
-            Ok(filters) => Ok(filters.with_sieves(sieves)),
+            Ok(WideFilters { lacks: Some(lacks), .. }) if runtime_filters.is_empty() => Err(lacks),
+            Ok(filters) => Ok(filters.with_runtime_filters(runtime_filters)),
             Err(lacks) => Err(lacks),
         })
     }
@@ -90,12 +90,12 @@ impl Facts<'_> {
     }
 
     /// On a SIMT device: by what several rows of a thread can be tried before one goes on; or why they cannot.
-    pub(super) fn trial(
+    pub(super) fn staged(
         &self,
         speculation: &Speculation<'_>,
         (flags, places): (bool, WritePlaces),
         is_counted: bool,
-    ) -> Result<Result<Trial, String>, Unsupported> {
+    ) -> Result<Result<StagedFiltering, String>, Unsupported> {
         let lacks = match () {
             () if is_counted => Some("places are counted a row of the table"),
             () if flags && self.points.is_empty() => Some("all rows of a thread go on together, with flags"),
@@ -112,13 +112,13 @@ impl Facts<'_> {
             }
             () => None,
         };
-        let of = |with_sieves| match lacks {
+        let of = |with_runtime_filters| match lacks {
             Some(lacks) => Err(lacks.to_string()),
-            None => Trial::of(self.pipeline, speculation, with_sieves),
+            None => StagedFiltering::of(self.pipeline, speculation, with_runtime_filters),
         };
         let possible = of(true);
-        let sieves = self.sieves(possible.as_ref().err().map(String::as_str))?;
-        Ok(if sieves == Sieves::On { possible } else { of(false) })
+        let runtime_filters = self.runtime_filters(possible.as_ref().err().map(String::as_str))?;
+        Ok(if runtime_filters == RuntimeFilters::On { possible } else { of(false) })
     }
 
     /// On a CPU: the steps by which batches of rows are looked up before one goes on, if they are.
@@ -159,15 +159,15 @@ impl Facts<'_> {
         Ok(batched.ok().filter(|_| chosen == FirstLookUps::Together))
     }
 
-    /// A trial of rows whose places are chosen.
-    pub(super) fn arranged(&self, mut trial: Trial) -> Result<Trial, Unsupported> {
+    /// Staged filtering of rows whose places are chosen.
+    pub(super) fn arranged(&self, mut staged: StagedFiltering) -> Result<StagedFiltering, Unsupported> {
         let Environment { target, shape, asked, chooser, .. } = *self.environment;
         let of_wide_rows = ShapeChoices { thread_rows: Some(WIDE_ROWS.into()), ..*asked };
         let lacks = match asked.thread_rows {
             Some(rows) if rows != u32::from(WIDE_ROWS) => {
                 Err(format!("{rows} rows of a thread are asked for"))
             }
-            _ => trial.supports_blocked(self.pipeline, (target, shape)),
+            _ => staged.supports_blocked(self.pipeline, (target, shape)),
         };
         let more = self.points.more_rows().plus(WIDE_ROWS.into());
         let lacks = lacks.and_then(|()| self.pipeline.admits(target, &of_wide_rows, more));
@@ -175,10 +175,10 @@ impl Facts<'_> {
             Ok(()) => (RowArrangement::Blocked, "one load brings a column's values of all of them"),
             Err(lacks) => (RowArrangement::Striped, lacks.as_str()),
         };
-        trial.arrangement = chooser.choose(self.site, rule, |value| match (value, &lacks) {
+        staged.arrangement = chooser.choose(self.site, rule, |value| match (value, &lacks) {
             (RowArrangement::Blocked, Err(lacks)) => Err(lacks.clone()),
             _ => Ok(()),
         })?;
-        Ok(trial)
+        Ok(staged)
     }
 }

@@ -3,7 +3,7 @@
 use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
-use super::{Index, Kind, SlotRows, Told, code_of, offset_from, scalar_of};
+use super::{Index, KeyEncoding, Kind, SlotRows, code_of, offset_from, scalar_of};
 use crate::context::{Constant, Context, Lowered, Unsupported};
 use crate::table::bounds::Bounds;
 use crate::table::probing::Known;
@@ -147,8 +147,8 @@ impl Index {
         let finds_nulls = self.null_equal && !matches!(self.kind, Kind::Direct { .. });
         let valid = if finds_nulls { None } else { self.all_valid(cx, keys) };
         let mut all: Vec<V> = valid.into_iter().collect();
-        for (key, told) in keys.iter().zip(&self.told) {
-            let Told::LookedUp(entries) = told else { continue };
+        for (key, encoding) in keys.iter().zip(&self.encodings) {
+            let KeyEncoding::LookedUp(entries) = encoding else { continue };
             let value = scalar_of(key)?;
             let value = cx.builder.convert(value, Scalar::I32);
             let end = cx.constant(Constant::Int(Scalar::I32, (*entries).into()));
@@ -164,13 +164,13 @@ impl Index {
 
     /// The keys of a row of the store, which are its first columns.
     pub(crate) fn keys_of_row(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
-        let key_of = |(number, told): (usize, &Told)| {
+        let key_of = |(number, encoding): (usize, &KeyEncoding)| {
             let key = cx.column(number)?;
-            match told {
-                Told::Code => code_of(cx, &key),
-                Told::Value | Told::LookedUp(_) => Ok(key),
+            match encoding {
+                KeyEncoding::Code => code_of(cx, &key),
+                KeyEncoding::Value | KeyEncoding::LookedUp(_) => Ok(key),
             }
         };
-        self.told.iter().enumerate().map(key_of).collect()
+        self.encodings.iter().enumerate().map(key_of).collect()
     }
 }

@@ -7,7 +7,7 @@
 use kelpie_kir::builder::V;
 
 use super::form::Dense;
-use super::{Index, Kind, SLOT_BYTES, Told, Wants, code_of, in_range, offset_from, scalar_of};
+use super::{Index, KeyEncoding, Kind, SLOT_BYTES, Wants, code_of, in_range, offset_from, scalar_of};
 use crate::context::{Context, Lowered, Unsupported, register_type};
 use crate::layout::ColumnInfo;
 use crate::table::bounds::Bounds;
@@ -104,8 +104,8 @@ impl Index {
         let Kind::Direct { min, max, slots } = self.kind else {
             return Err(Unsupported::internal("rows at the slots of keys that have none"));
         };
-        let code = match self.told.first() {
-            Some(Told::Code) => Some(code_of(cx, key)?),
+        let code = match self.encodings.first() {
+            Some(KeyEncoding::Code) => Some(code_of(cx, key)?),
             _ => None,
         };
         let key = code.as_ref().unwrap_or(key);

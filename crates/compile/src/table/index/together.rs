@@ -3,7 +3,7 @@
 use kelpie_kir::builder::V;
 
 use super::search::Search;
-use super::{Index, Kind, SlotRows, Told};
+use super::{Index, KeyEncoding, Kind, SlotRows};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::table::rows::RowStore;
 use crate::table::together::{Found, SharedKeys, Together};
@@ -18,9 +18,9 @@ impl Index {
         }
     }
 
-    /// Whether a key is told by its value.
+    /// Whether a key is encoded by its value.
     pub(crate) fn is_told_by_value(&self, key: usize) -> bool {
-        self.told.get(key) == Some(&Told::Value)
+        self.encodings.get(key) == Some(&KeyEncoding::Value)
     }
 
     /// As [`Index::search`], for each lane that is `live` (`bool`) at uniform control flow of the warp.

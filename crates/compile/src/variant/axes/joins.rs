@@ -116,7 +116,7 @@ axis!(
 
 axis!(
     /// Whether rows are tried by the bitmaps of build sides before any goes on, one bitmap after the other: `pipeline/selection`.
-    Sieves, "sieves", Chunk, Rule, "whether rows are selected by runtime filters before any goes on",
+    RuntimeFilters, "runtime_filters", Chunk, Rule, "whether rows are selected by runtime filters before any goes on",
     {
         /// They are: without a branch.
         On = "on",

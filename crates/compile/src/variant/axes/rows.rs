@@ -27,7 +27,7 @@ axis!(
 );
 
 axis!(
-    /// Where the rows lie that a thread of a SIMT device tries, or loads, at once: `pipeline/trial`, `pipeline/held`.
+    /// Where the rows lie that a thread of a SIMT device tries, or loads, at once: `pipeline/staged_filtering`, `pipeline/held`.
     RowArrangement, "row_arrangement", Chunk, Rule, "where the rows lie that a thread tries or loads before one of them goes on",
     {
         /// As far apart as a block has threads, so that those of a warp are side by side.

@@ -16,7 +16,7 @@ use super::body::Body;
 use super::lanes::Turn;
 use super::row::{Pass, clamp, for_range, mark};
 use super::speculation::Speculation;
-use super::wide::MOST_SIFTED;
+use super::wide::MOST_FILTERED;
 use crate::context::lanes::any;
 use crate::context::{Argument, Context, Unsupported, WIDE_ROWS};
 use crate::expr::{Expr, ExprKind, share_kept};
@@ -32,7 +32,7 @@ const LEAST_SHARE: f64 = 1.0 / 32.0;
 
 /// The leading steps by which several rows of a thread are tried before any of them goes on.
 #[derive(Debug)]
-pub(super) struct Trial {
+pub(super) struct StagedFiltering {
     /// The steps up to the first that does something else: projections and those of `tried` are carried out.
     leading: usize,
     /// Filters and runtime filters by which rows are tried, by number.
@@ -43,17 +43,17 @@ pub(super) struct Trial {
     pub arrangement: RowArrangement,
 }
 
-impl Trial {
+impl StagedFiltering {
     /// By what a pipeline's rows can be tried, with runtime filters where that is wanted; or why by nothing.
     pub(super) fn of(
         pipeline: &Pipeline,
         speculation: &Speculation<'_>,
-        with_sieves: bool,
-    ) -> Result<Trial, String> {
-        let (trial, lacks) = Trial::of_leading(pipeline, speculation, with_sieves);
-        match trial.tried.is_empty() {
+        with_runtime_filters: bool,
+    ) -> Result<StagedFiltering, String> {
+        let (staged, lacks) = StagedFiltering::of_leading(pipeline, speculation, with_runtime_filters);
+        match staged.tried.is_empty() {
             true => Err(lacks.unwrap_or("there is no filter before other steps").into()),
-            false => Ok(trial),
+            false => Ok(staged),
         }
     }
 
@@ -61,17 +61,17 @@ impl Trial {
     fn of_leading(
         pipeline: &Pipeline,
         speculation: &Speculation<'_>,
-        with_sieves: bool,
-    ) -> (Trial, Option<&'static str>) {
+        with_runtime_filters: bool,
+    ) -> (StagedFiltering, Option<&'static str>) {
         let arrangement = RowArrangement::Striped;
-        let mut trial = Trial { leading: 0, tried: BTreeSet::new(), share: 1.0, arrangement };
+        let mut staged = StagedFiltering { leading: 0, tried: BTreeSet::new(), share: 1.0, arrangement };
         let (mut columns, mut is_plain, mut lacks) = (pipeline.source.columns(), true, None);
         for (index, step) in pipeline.steps.iter().enumerate() {
             let range_of = |index: usize| columns.get(index).and_then(|info: &ColumnInfo| info.range);
             if let Some(condition) = step.condition() {
                 if speculation.of_step(index) {
-                    trial.share *= share_kept(condition, &range_of);
-                    trial.tried.insert(index);
+                    staged.share *= share_kept(condition, &range_of);
+                    staged.tried.insert(index);
                 } else if !is_plain || can_fail(condition, &range_of) {
                     lacks.get_or_insert("a filter may fail, and is to see the rows that others leave");
                     break;
@@ -80,18 +80,21 @@ impl Trial {
                 }
             } else if let Some(exprs) = step.projection() {
                 is_plain &= exprs.iter().all(|expr: &Expr| matches!(expr.kind, ExprKind::Column(_)));
-            } else if let Some(sieve) = step.sieve() {
-                if with_sieves && sieve.share() <= MOST_SIFTED && trial.share >= LEAST_SHARE {
-                    trial.share *= sieve.share();
-                    trial.tried.insert(index);
+            } else if let Some(runtime_filter) = step.runtime_filter() {
+                if with_runtime_filters
+                    && runtime_filter.share() <= MOST_FILTERED
+                    && staged.share >= LEAST_SHARE
+                {
+                    staged.share *= runtime_filter.share();
+                    staged.tried.insert(index);
                 }
             } else {
                 break;
             }
             columns = step.columns(&columns).unwrap_or(columns);
-            trial.leading = index + 1;
+            staged.leading = index + 1;
         }
-        (trial, lacks)
+        (staged, lacks)
     }
 
     /// Whether rows that lie side by side can be tried as a wide row, or what that lacks.
@@ -132,8 +135,8 @@ impl Trial {
         let mut active = active;
         for (index, step) in pipeline.steps.iter().take(self.leading).enumerate() {
             mark(cx, index, Flow::Flag { active: Some(active) });
-            if let (Some(sieve), true) = (step.sieve(), self.has(index)) {
-                let passes = sieve.pass_of(cx, &[active])?;
+            if let (Some(runtime_filter), true) = (step.runtime_filter(), self.has(index)) {
+                let passes = runtime_filter.pass_of(cx, &[active])?;
                 active = passes.first().copied().unwrap_or(active);
             } else if step.projection().is_some() || self.has(index) {
                 step.consume(cx, Flow::Flag { active: Some(active) }, true, &mut |_, behind| {
@@ -151,9 +154,9 @@ impl Trial {
         pipeline.source.bind(cx, row)?;
         let (mut mask, mut each): (Option<V>, Option<Vec<V>>) = (None, None);
         for (index, step) in pipeline.steps.iter().take(self.leading).enumerate() {
-            if let (Some(sieve), true) = (step.sieve(), self.has(index)) {
+            if let (Some(runtime_filter), true) = (step.runtime_filter(), self.has(index)) {
                 let active = active_rows(cx, mask, each.as_deref());
-                each = Some(sieve.pass_of(cx, &active)?);
+                each = Some(runtime_filter.pass_of(cx, &active)?);
             } else if step.projection().is_some() || self.has(index) {
                 step.consume(cx, Flow::Flag { active: mask }, true, &mut |_, behind| {
                     mask = behind.active();
@@ -215,16 +218,16 @@ impl Body<'_> {
     pub(super) fn tried_rows(
         &self,
         cx: &mut Context<'_>,
-        (trial, first, is_last): (&Trial, V, Option<V>),
+        (staged, first, is_last): (&StagedFiltering, V, Option<V>),
         job: &Job<'_>,
         (threads, count): (V, i64),
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
-        let (passed, apart) = match trial.arrangement {
+        let (passed, apart) = match staged.arrangement {
             RowArrangement::Striped => {
-                (self.try_striped(cx, trial, (first, job.rows), (threads, count))?, threads)
+                (self.try_striped(cx, staged, (first, job.rows), (threads, count))?, threads)
             }
-            RowArrangement::Blocked => (self.try_blocked(cx, trial, (first, job.rows))?, cx.builder.i64(1)),
+            RowArrangement::Blocked => (self.try_blocked(cx, staged, (first, job.rows))?, cx.builder.i64(1)),
         };
         let (none, no) = (cx.builder.u32(0), cx.builder.bool(false));
         let left = cx.builder.var_of("left", passed);
@@ -268,7 +271,7 @@ impl Body<'_> {
     fn try_striped(
         &self,
         cx: &mut Context<'_>,
-        trial: &Trial,
+        staged: &StagedFiltering,
         (first, rows): (V, V),
         (threads, count): (V, i64),
     ) -> Result<V, Unsupported> {
@@ -278,7 +281,7 @@ impl Body<'_> {
                 row = cx.builder.add(row, threads);
             }
             cx.begin_repetition(index == 0);
-            let passes = self.try_clamped(cx, trial, (row, rows))?;
+            let passes = self.try_clamped(cx, staged, (row, rows))?;
             passed = with_bit(cx, passed, (index as u32, passes));
         }
         cx.end_repetition();
@@ -290,7 +293,7 @@ impl Body<'_> {
     fn try_blocked(
         &self,
         cx: &mut Context<'_>,
-        trial: &Trial,
+        staged: &StagedFiltering,
         (first, rows): (V, V),
     ) -> Result<V, Unsupported> {
         let b = &mut *cx.builder;
@@ -304,14 +307,14 @@ impl Body<'_> {
         let is_whole = b.and(begins, ends);
         cx.begin_if(is_whole);
         cx.begin_wide();
-        let tried = trial.try_wide(cx, self.pipeline, first);
+        let tried = staged.try_wide(cx, self.pipeline, first);
         cx.end_wide();
         cx.builder.assign(passed, tried?);
         cx.begin_else();
         let from = cx.builder.binary(BinaryOp::Max, first, least);
         let end = cx.builder.binary(BinaryOp::Min, end, rows);
         for_range(cx, "row", from, end, |cx, row| {
-            let passes = self.try_clamped(cx, trial, (row, rows))?;
+            let passes = self.try_clamped(cx, staged, (row, rows))?;
             let b = &mut *cx.builder;
             let distance = b.sub(row, first);
             let distance = b.convert(distance, Scalar::U32);
@@ -331,12 +334,12 @@ impl Body<'_> {
     fn try_clamped(
         &self,
         cx: &mut Context<'_>,
-        trial: &Trial,
+        staged: &StagedFiltering,
         (row, rows): (V, V),
     ) -> Result<V, Unsupported> {
         let (row, flow) = clamp(cx, row, rows);
         let active =
             flow.active().ok_or_else(|| Unsupported::internal("a row that may be beyond the end"))?;
-        trial.try_row(cx, self.pipeline, (row, active))
+        staged.try_row(cx, self.pipeline, (row, active))
     }
 }

@@ -21,7 +21,7 @@ const SMALL_BLOCK_ROWS: u64 = 1 << 16;
 
 /// How much is done to make a stage fit. Later ones take longer and need less.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effort {
+pub enum MemoryFallback {
     /// As `kelpie.macro_model` says.
     #[default]
     AsAsked,
@@ -33,37 +33,37 @@ pub enum Effort {
     Parts,
 }
 
-impl fmt::Display for Effort {
+impl fmt::Display for MemoryFallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Effort::AsAsked => "as asked",
-            Effort::Blocks => "batch: the inputs stream in blocks",
-            Effort::SmallBlocks => "batch in smaller blocks",
-            Effort::Parts => "in parts: state partitioned through host memory",
+            MemoryFallback::AsAsked => "as asked",
+            MemoryFallback::Blocks => "batch: the inputs stream in blocks",
+            MemoryFallback::SmallBlocks => "batch in smaller blocks",
+            MemoryFallback::Parts => "in parts: state partitioned through host memory",
         })
     }
 }
 
-impl Effort {
+impl MemoryFallback {
     /// The next step; `None` where this device cannot do more.
-    pub fn next(self) -> Option<Effort> {
+    pub fn next(self) -> Option<MemoryFallback> {
         match self {
-            Effort::AsAsked => Some(Effort::Blocks),
-            Effort::Blocks => Some(Effort::SmallBlocks),
-            Effort::SmallBlocks => Some(Effort::Parts),
-            Effort::Parts => None,
+            MemoryFallback::AsAsked => Some(MemoryFallback::Blocks),
+            MemoryFallback::Blocks => Some(MemoryFallback::SmallBlocks),
+            MemoryFallback::SmallBlocks => Some(MemoryFallback::Parts),
+            MemoryFallback::Parts => None,
         }
     }
 
-    /// How data moves under this effort.
+    /// How data moves under this fallback.
     pub fn movement(self, options: &QueryOptions, device: &Arc<dyn Device>) -> Movement {
         let budget = device.memory().1;
         let placement = match (self, options.macro_model) {
-            (Effort::AsAsked, MacroModel::Auto) => Placement::Either,
-            (Effort::AsAsked, MacroModel::RunToFinish) => Placement::Device,
+            (MemoryFallback::AsAsked, MacroModel::Auto) => Placement::Either,
+            (MemoryFallback::AsAsked, MacroModel::RunToFinish) => Placement::Device,
             _ => Placement::Host,
         };
-        let is_small = matches!(self, Effort::SmallBlocks | Effort::Parts);
+        let is_small = matches!(self, MemoryFallback::SmallBlocks | MemoryFallback::Parts);
         let most = if is_small { SMALL_BLOCK_BYTES } else { BLOCK_BYTES };
         // Copies need three buffers a column: of a few columns, or of many. Else a block is as large as what it makes.
         let (share, least) = match options.transfer.copies(device.kind()) {

@@ -26,14 +26,14 @@ use crate::stage::{Loaded, describe};
 
 /// Rows in device memory.
 #[derive(Debug)]
-pub(crate) struct KeptRows {
+pub(crate) struct IntermediateRows {
     pub(crate) rows: u64,
     pub(crate) columns: Vec<Arc<ResidentColumn>>,
 }
 
 /// Which of the rows that come are to stay.
 #[derive(Debug, Clone)]
-pub(crate) struct KeptWindow {
+pub(crate) struct IntermediateWindow {
     /// Where they are to lie.
     pub(crate) device: Arc<dyn Device>,
     /// By their number.
@@ -47,12 +47,12 @@ pub(crate) struct KeptWindow {
 pub(crate) enum Input {
     Table(Arc<dyn TableSource>),
     /// The rows of an earlier stage, on the device, and their columns.
-    Kept(Arc<KeptRows>, Vec<Field>),
+    Intermediate(Arc<IntermediateRows>, Vec<Field>),
     /// What has been scanned by the only stage that does, and is gone.
     Used,
 }
 
-impl KeptRows {
+impl IntermediateRows {
     /// The data of a scan; `None` where it asks for a column that is not there.
     pub(crate) fn load(&self, scan: &Scan) -> Option<Loaded> {
         let column = |column: &usize| self.columns.get(*column).cloned();
@@ -72,13 +72,13 @@ pub(crate) struct InnerRows {
     /// Where they may stay.
     device: Option<Arc<dyn Device>>,
     collected: Collected,
-    kept: Option<KeptRows>,
+    kept: Option<IntermediateRows>,
 }
 
 /// Where they are.
 #[derive(Debug)]
 pub(crate) enum Placed {
-    Kept(KeptRows),
+    Intermediate(IntermediateRows),
     Host(Vec<RecordBatch>),
 }
 
@@ -89,7 +89,7 @@ impl InnerRows {
 
     pub(crate) fn placed(self) -> Placed {
         match self.kept {
-            Some(kept) => Placed::Kept(kept),
+            Some(kept) => Placed::Intermediate(kept),
             None => Placed::Host(self.collected.batches),
         }
     }
@@ -102,11 +102,11 @@ impl RowReceiver for InnerRows {
             None => self.collected.take(batch),
         }
     }
-    fn kept(&self) -> Option<KeptWindow> {
+    fn kept(&self) -> Option<IntermediateWindow> {
         let device = self.device.clone().filter(|_| self.kept.is_none() && self.collected.batches.is_empty());
-        device.map(|device| KeptWindow { device, rows: 0..u64::MAX, columns: None })
+        device.map(|device| IntermediateWindow { device, rows: 0..u64::MAX, columns: None })
     }
-    fn take_kept(&mut self, rows: KeptRows) {
+    fn take_kept(&mut self, rows: IntermediateRows) {
         self.kept = Some(rows);
     }
     fn leave_out(&mut self, rows: u64) {

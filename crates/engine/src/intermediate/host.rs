@@ -11,7 +11,7 @@ use kelpie_compile::types::{DataType, Field};
 use kelpie_device::{Buffer as DeviceBuffer, Download, QueryStream};
 use kelpie_kir::Scalar;
 
-use super::KeptRows;
+use super::IntermediateRows;
 use crate::columns::ResidentColumn;
 use crate::delivery::reserve;
 use crate::error::EngineError;
@@ -33,7 +33,7 @@ struct HostColumn<'c> {
     texts: Buffer,
 }
 
-impl KeptRows {
+impl IntermediateRows {
     /// Copies the rows to the host.
     pub(crate) fn to_host(
         &self,

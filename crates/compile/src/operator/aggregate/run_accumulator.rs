@@ -17,13 +17,13 @@ use super::cells::combine_registers;
 use super::functions::Cells;
 use crate::context::{Context, Unsupported};
 use crate::variant::Site;
-use crate::variant::axes::LastGroup as Axis;
+use crate::variant::axes::RunAccumulator as Axis;
 
 /// Adds contributions to the group in a slot (`i64`), where all threads do.
 pub(super) type AddBehind<'a> = dyn Fn(&mut Context<'_>, V, &[Vec<V>]) + 'a;
 
 /// What a thread has of one group.
-pub(super) struct LastGroup {
+pub(super) struct RunAccumulator {
     /// The group's slot (`i64`); less than any where there is none.
     slot: Var,
     /// One a cell, one a part.
@@ -38,7 +38,7 @@ const MOST_VOTES: i32 = 8;
 /// No slot, whoever gives slots their numbers.
 const NONE: i64 = i64::MIN;
 
-impl LastGroup {
+impl RunAccumulator {
     /// Whether threads keep a group, and which; `Off` where they do not. `beyond_parts`: rows may come here that have found no place in
     /// their part; `follows`: rows that follow each other have keys near each other, and so the same often.
     pub fn plan(
@@ -65,9 +65,9 @@ impl LastGroup {
     }
 
     /// Begins with no group. `form`: not `Off`.
-    pub fn begin(cx: &mut Context<'_>, cells: &Cells, form: Axis) -> LastGroup {
+    pub fn begin(cx: &mut Context<'_>, cells: &Cells, form: Axis) -> RunAccumulator {
         let none = cx.builder.i64(NONE);
-        let slot = cx.builder.var_of("last_group", none);
+        let slot = cx.builder.var_of("run_accumulator", none);
         let cells = cells.cells.iter().map(|cell| {
             let nothing = cell.op.nothing(cx);
             nothing.into_iter().map(|part| cx.builder.var_of("last_cell", part)).collect()
@@ -77,7 +77,7 @@ impl LastGroup {
             let none = cx.builder.i32(0);
             cx.builder.var_of("votes", none)
         });
-        LastGroup { slot, cells, votes }
+        RunAccumulator { slot, cells, votes }
     }
 
     /// Adds contributions to the group in `slot` (`i64`) if it is the thread's, or becomes it: then what there is of the one before goes

@@ -7,9 +7,9 @@ use kelpie_compile::plan::Plan;
 use kelpie_compile::types::Field;
 
 use super::{InnerRows, Input, Placed};
-use crate::effort::Effort;
 use crate::error::EngineError;
 use crate::execution::Execution;
+use crate::memory_fallback::MemoryFallback;
 use crate::memory_source::MemorySource;
 use crate::query::rows_of_a_stage;
 use crate::{MacroModel, result, stage};
@@ -24,7 +24,9 @@ impl Execution<'_> {
                 let mut rows = InnerRows::new(self.keeps_rows().then(|| Arc::clone(&self.device)));
                 self.run(plan, &mut rows)?;
                 match rows.placed() {
-                    Placed::Kept(rows) => self.inputs.push(Input::Kept(Arc::new(rows), fields.clone())),
+                    Placed::Intermediate(rows) => {
+                        self.inputs.push(Input::Intermediate(Arc::new(rows), fields.clone()))
+                    }
                     Placed::Host(rows) => self.keep(&fields, rows),
                 }
                 Ok(rows_of_a_stage(self.inputs.len() - 1, fields))
@@ -47,7 +49,7 @@ impl Execution<'_> {
     /// has not been too small.
     fn keeps_rows(&self) -> bool {
         let streams = matches!(self.options.macro_model, MacroModel::Batch | MacroModel::KernelAtATime);
-        !streams && self.least_effort == Effort::AsAsked
+        !streams && self.least_fallback == MemoryFallback::AsAsked
     }
 
     /// Brings rows of earlier stages that stayed on the device to the host, as a stage has too little memory. Whether there were some that
@@ -56,7 +58,7 @@ impl Execution<'_> {
         let scanned: Vec<usize> = stage::scans(plan).into_iter().map(|scan| scan.source).collect();
         let (mut any, mut others) = (false, false);
         for (number, input) in self.inputs.iter_mut().enumerate() {
-            let Input::Kept(rows, fields) = input else { continue };
+            let Input::Intermediate(rows, fields) = input else { continue };
             let batches = rows.to_host(fields, self.stream.as_ref())?;
             let source = MemorySource::new("rows", result::arrow_schema(fields), batches);
             *input = Input::Table(Arc::new(source));
@@ -72,7 +74,7 @@ impl Execution<'_> {
     /// Gives back the memory of rows that stayed on the device for a plan: no other scans them.
     pub(crate) fn release(&mut self, plan: &Plan) {
         for scan in stage::scans(plan) {
-            if let Some(input @ Input::Kept(..)) = self.inputs.get_mut(scan.source) {
+            if let Some(input @ Input::Intermediate(..)) = self.inputs.get_mut(scan.source) {
                 *input = Input::Used;
             }
         }

@@ -5,12 +5,12 @@
 use std::collections::BTreeSet;
 
 use kelpie_compile::expr::{Expr, ExprKind};
-use kelpie_compile::pipeline::{JointValues, ScanInfo};
+use kelpie_compile::pipeline::{MultiColumnDistinct, ScanInfo};
 use kelpie_compile::plan::{JoinKind, Plan, Scan};
 use kelpie_compile::shape::LaunchShape;
 use kelpie_device::Device;
 
-use crate::columns::joint_values;
+use crate::columns::multi_column_distinct;
 use crate::stage::{self, Loaded, scans};
 
 /// The scan and column that a column of a plan is, unchanged.
@@ -29,8 +29,8 @@ pub(crate) fn describe(plan: &Plan, loaded: &[Loaded], device: &dyn Device) -> V
         let (Some(data), Some(info)) = (loaded.get(scan), infos.get_mut(scan)) else { continue };
         let resident: Option<Vec<_>> =
             columns.iter().map(|column| Some(data.columns.get(*column)?.as_ref())).collect();
-        let values = resident.and_then(|resident| joint_values(&resident));
-        info.joint.extend(values.map(|values| JointValues { columns, values }));
+        let values = resident.and_then(|resident| multi_column_distinct(&resident));
+        info.multi_column_distinct.extend(values.map(|values| MultiColumnDistinct { columns, values }));
     }
     infos
 }

@@ -10,11 +10,11 @@ use super::JoinOperator;
 use crate::context::{Context, Lowered, Repr, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::operator::Flow;
-use crate::operator::roles::{Next, Sieve, Step};
+use crate::operator::roles::{Next, RuntimeFilter, Step};
 
 /// A runtime filter.
 #[derive(Debug)]
-pub(crate) struct Prefilter {
+pub(crate) struct BuildSideFilter {
     /// The join further on.
     pub join: Arc<JoinOperator>,
     /// Its keys' columns: one, where the index has a bitmap.
@@ -25,13 +25,13 @@ pub(crate) struct Prefilter {
     pub is_next: bool,
 }
 
-impl fmt::Display for Prefilter {
+impl fmt::Display for BuildSideFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.join.index().has_bloom() { "bloom filter" } else { "runtime filter" })
     }
 }
 
-impl Prefilter {
+impl BuildSideFilter {
     /// The keys of the current row, which is one of the scan.
     fn keys(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
         let of_column = |key: (usize, &usize)| match self.join.code_of_column(cx, (key.0, *key.1))? {
@@ -42,7 +42,7 @@ impl Prefilter {
     }
 }
 
-impl Sieve for Prefilter {
+impl RuntimeFilter for BuildSideFilter {
     fn passes(&self, cx: &mut Context<'_>) -> Result<V, Unsupported> {
         let keys = self.keys(cx)?;
         match self.join.index().may_have(cx, &keys)? {
@@ -88,7 +88,7 @@ impl Sieve for Prefilter {
     }
 }
 
-impl Step for Prefilter {
+impl Step for BuildSideFilter {
     fn consume(
         &self,
         cx: &mut Context<'_>,
@@ -127,7 +127,7 @@ impl Step for Prefilter {
         !self.is_next
     }
 
-    fn sieve(&self) -> Option<&dyn Sieve> {
+    fn runtime_filter(&self) -> Option<&dyn RuntimeFilter> {
         Some(self)
     }
 
