@@ -23,6 +23,9 @@ pub struct Choices<'a> {
     pub direct_bytes: Option<u64>,
     /// Variants that the session forces.
     pub forced: &'a Forced,
+    /// Further forced choices of how rows are gone through, each of which makes another variant of each pipeline: the blocks of its rows
+    /// take the variants in turn.
+    pub rotation: &'a [Forced],
     /// What is asked of the shape of launches.
     pub shape: ShapeChoices,
     /// The rows of the result stay on the device, for a later stage that scans them: a text of a dictionary is written as its
@@ -39,6 +42,7 @@ impl<'a> Choices<'a> {
         let forced = Forced::none();
         let (host_sort_rows, direct_bytes, shape) = (None, None, ShapeChoices::default());
         let (keeps_rows, calibration) = (false, Calibration::default());
+        let rotation = &[];
         Choices {
             micro_model,
             resolution,
@@ -46,6 +50,7 @@ impl<'a> Choices<'a> {
             host_sort_rows,
             direct_bytes,
             forced,
+            rotation,
             shape,
             keeps_rows,
             calibration,

@@ -16,6 +16,47 @@ pub struct ColumnLayout {
     pub range: Option<Range>,
 }
 
+/// What is known of a column of a scan: how it lies, and what was found while it was read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ColumnFacts {
+    /// How it lies in memory.
+    pub layout: ColumnLayout,
+    /// Where it has many values, equal ones far from each other.
+    pub scattered: Option<Scattered>,
+    /// Rows that follow each other have values that are near each other.
+    pub is_clustered: bool,
+    /// No value comes twice, and no NULL, by all of its rows.
+    pub is_unique: bool,
+    /// In which order all of its rows are by its values, none of which is NULL, where they are in one.
+    pub order: Option<ColumnOrder>,
+    /// The distances of its values, by all of its rows, where they have one.
+    pub spacing: Option<Spacing>,
+    /// The codes that lie beside its values, where these are few.
+    pub codes: Option<ValueCodes>,
+}
+
+/// The order of a column's values, equal ones next to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ColumnOrder {
+    /// The greatest value is first.
+    pub descends: bool,
+}
+
+impl From<ColumnLayout> for ColumnFacts {
+    /// A column of which no more is known.
+    fn from(layout: ColumnLayout) -> ColumnFacts {
+        ColumnFacts {
+            layout,
+            scattered: None,
+            is_clustered: false,
+            is_unique: false,
+            order: None,
+            spacing: None,
+            codes: None,
+        }
+    }
+}
+
 /// Storage of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Storage {

@@ -96,7 +96,7 @@ fn compile(plan: &Plan, variants: &[(&str, &str)]) -> Program {
 
 /// The CUDA source of each kernel whose rows wait in blocks.
 fn waiting(program: Program, case: &str) -> Vec<String> {
-    let kernels = program.pipelines.into_iter().map(|pipeline| pipeline.kernel.module);
+    let kernels = program.pipelines.into_iter().map(|pipeline| pipeline.variant.kernel.module);
     let sources = kernels.map(|module| {
         let module = validate(module).expect("a valid kernel");
         cuda::print(&module).expect("prints")

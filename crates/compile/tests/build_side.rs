@@ -44,7 +44,10 @@ fn table(source: usize, (rows, values): (u64, u64), is_unique: bool) -> (Plan, S
     ];
     let scan = Scan { source, table: "t".into(), columns: (0..fields.len()).collect(), fields };
     let known = if is_unique { vec![true, false, false, false] } else { Vec::new() };
-    let info = ScanInfo { unique: known.clone(), clustered: known, ..ScanInfo::new(rows, layouts) };
+    let mut info = ScanInfo::new(rows, layouts);
+    for (facts, known) in info.columns.iter_mut().zip(known) {
+        (facts.is_unique, facts.is_clustered) = (known, known);
+    }
     (Plan::Scan(scan), info)
 }
 

@@ -40,7 +40,7 @@ fn column(index: usize) -> Expr {
 fn groups(rows: u64, values: i128, scattered: Option<u64>) -> (Plan, Vec<ScanInfo>) {
     let (input, info) = table(0, rows, values);
     let scattered = scattered.map(|values| Scattered { values, are_even: true, text_bytes: 0 });
-    let info = ScanInfo { scattered: vec![scattered, None], ..info };
+    let info = info.with_scattered(0, scattered);
     let argument = Some(column(1));
     let sum = Aggregate { function: AggregateFunction::Sum, argument, distinct: false, field: field("s") };
     let (keys, aggregates) = (vec![column(0)], vec![sum]);

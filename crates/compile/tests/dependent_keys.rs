@@ -43,7 +43,9 @@ fn info(unique: bool) -> ScanInfo {
         range: Some(Range { min: 0, max: 60_000_000 }),
     };
     let layouts = vec![key.clone(), key, text(false), text(true)];
-    ScanInfo { unique: vec![unique, false, false, false], ..ScanInfo::new(10_000_000, layouts) }
+    let mut info = ScanInfo::new(10_000_000, layouts);
+    info.columns[0].is_unique = unique;
+    info
 }
 
 /// Groups of the rows of a join of two tables, the second one's key of the first with the first one's own.

@@ -46,13 +46,14 @@ fn table(rows: u64, scattered: [Option<u64>; 7]) -> (Plan, ScanInfo) {
         text(Storage::Text { offset: Scalar::U32 }),
         fixed(Scalar::F64, None),
     ];
-    let of = |(index, values): (usize, Option<u64>)| {
-        let text_bytes = if index == 5 { 16 } else { 0 };
-        values.map(|values| Scattered { values, are_even: true, text_bytes })
-    };
-    let scattered = scattered.into_iter().enumerate().map(of).collect();
+    let mut info = ScanInfo::new(rows, layouts);
+    for (column, values) in scattered.into_iter().enumerate() {
+        let text_bytes = if column == 5 { 16 } else { 0 };
+        info.columns[column].scattered =
+            values.map(|values| Scattered { values, are_even: true, text_bytes });
+    }
     let scan = Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields };
-    (Plan::Scan(scan), ScanInfo { scattered, ..ScanInfo::new(rows, layouts) })
+    (Plan::Scan(scan), info)
 }
 
 /// Groups by `keys` with the number of rows, more of them, and what counts a column's values once.

@@ -40,7 +40,7 @@ fn table(source: usize, rows: u64, values: i128, scattered: bool) -> (Plan, Scan
     let scan = Scan { source, table: "t".into(), columns: vec![0, 1], fields: vec![field("k"), field("v")] };
     let known = scattered.then_some(Scattered { values: 1_500_000, are_even: true, text_bytes: 0 });
     let info = ScanInfo::new(rows, vec![layout(values - 1), layout(999)]);
-    (Plan::Scan(scan), ScanInfo { scattered: vec![known, None], ..info })
+    (Plan::Scan(scan), info.with_scattered(0, known))
 }
 
 /// An aggregate of the number by the key.

@@ -35,7 +35,7 @@ fn table(source: usize, most: i128, (rows, scattered): (u64, Option<Scattered>))
     let text = ColumnLayout { storage: Storage::Text { offset: Scalar::U32 }, has_nulls: true, range: None };
     let layouts = vec![fixed(Scalar::I64, false, most - 1), text, fixed(Scalar::U8, true, 49)];
     let scan = Scan { source, table: "t".into(), columns: (0..fields.len()).collect(), fields };
-    (Plan::Scan(scan), ScanInfo { scattered: vec![scattered, None, None], ..ScanInfo::new(rows, layouts) })
+    (Plan::Scan(scan), ScanInfo::new(rows, layouts).with_scattered(0, scattered))
 }
 
 fn join(kind: JoinKind, keys: &[usize], build: Plan, probe: Plan) -> Plan {

@@ -43,7 +43,7 @@ fn table(source: usize, rows: u64) -> (Plan, ScanInfo) {
         fixed(Scalar::I128, true, None),
     ];
     let scan = Scan { source, table: "t".into(), columns: (0..fields.len()).collect(), fields };
-    (Plan::Scan(scan), ScanInfo { scattered: vec![None; 5], ..ScanInfo::new(rows, layouts) })
+    (Plan::Scan(scan), ScanInfo::new(rows, layouts))
 }
 
 fn column(plan: &Plan, index: usize) -> Expr {

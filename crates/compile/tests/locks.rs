@@ -58,14 +58,14 @@ fn by_many(function: AggregateFunction) -> (Plan, ScanInfo) {
     let (plan, info) = by_texts(3);
     let Plan::Aggregate { input, aggregates, names, .. } = plan else { return (plan, info) };
     let range = Some(Range::new(i64::MIN, i64::MAX));
-    let mut layouts = info.layouts.clone();
-    layouts[0] = ColumnLayout {
+    let mut info = info;
+    info.columns[0].layout = ColumnLayout {
         storage: Storage::Fixed { scalar: Scalar::I64, has_base: false },
         has_nulls: false,
         range,
     };
     let scattered = Scattered { values: 1 << 20, are_even: false, text_bytes: 0 };
-    let info = ScanInfo { layouts, scattered: vec![Some(scattered), None], ..info };
+    let info = info.with_scattered(0, Some(scattered));
     let aggregates = aggregates.into_iter().map(|aggregate| Aggregate { function, ..aggregate }).collect();
     let keys = vec![Expr::column(0, DataType::Int64, false)];
     (Plan::Aggregate { input, keys, aggregates, names }, info)

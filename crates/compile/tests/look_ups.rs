@@ -32,7 +32,7 @@ fn table(source: usize, rows: u64) -> (Plan, ScanInfo) {
     let text = any(Storage::Text { offset: Scalar::U32 });
     let layouts = vec![fixed(true, (1 << 20) - 1), fixed(false, 99), wide, text];
     let scan = Scan { source, table: "t".into(), columns: vec![0, 1, 2, 3], fields };
-    (Plan::Scan(scan), ScanInfo { scattered: vec![None; 4], ..ScanInfo::new(rows, layouts) })
+    (Plan::Scan(scan), ScanInfo::new(rows, layouts))
 }
 
 /// A column of the build side, and what of the probe side equals it.

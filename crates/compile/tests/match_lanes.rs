@@ -154,7 +154,7 @@ fn kernels_that_match_texts_as_one_run_pass_nvrtc() {
     for pattern in ["%ab%", "%abc%", "%abcd%", "%abcdefghij%", "%ab%cd%e"] {
         for (offset, sums) in [(Scalar::U32, false), (Scalar::U64, true)] {
             let (plan, mut info) = query(like(pattern), false, sums);
-            info.layouts[0].storage = Storage::Text { offset };
+            info.columns[0].layout.storage = Storage::Text { offset };
             let query = (plan, info);
             let possible = vec!["lane", "run", "refill"];
             assert_eq!(chosen(&query, &gpu()), Some(("run", possible)), "{pattern}");

@@ -165,7 +165,7 @@ fn parts_where_groups_are_many_and_scattered() {
     let chosen = |target: &Target, domain: i128, scattered: Option<u64>| {
         let scattered = scattered.map(|values| Scattered { values, are_even: true, text_bytes: 0 });
         let (plan, info) = grouped(domain, &[0]);
-        let info = ScanInfo { scattered: vec![scattered, None, None, None], ..info };
+        let info = info.with_scattered(0, scattered);
         let program = compile(&(plan, info), target, Forced::none());
         (parts(&program).0, memory(&program))
     };
@@ -203,7 +203,7 @@ fn no_parts_where_filters_leave_few_rows() {
         let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
         let input = Box::new(Plan::Filter { input, predicate });
         let scattered = Some(Scattered { values: groups, are_even, text_bytes: 0 });
-        let info = ScanInfo { scattered: vec![scattered, None, None, None], ..info };
+        let info = info.with_scattered(0, scattered);
         parts(&compile(&(Plan::Aggregate { input, keys, aggregates, names }, info), &gpu, Forced::none()))
     };
     // Values are up to a million, so that these are the millionths of the rows that are left.
@@ -222,8 +222,8 @@ fn no_parts_where_filters_leave_few_rows() {
 fn parts_of_workers_fit_their_cache() {
     let chosen = |own: Scattered, key: &[usize]| {
         let (plan, info) = grouped(1 << 30, key);
-        let scattered = (0..4).map(|column| Some(own).filter(|_| column == key[0])).collect();
-        let program = compile(&(plan, ScanInfo { scattered, ..info }), &Target::cpu(2), Forced::none());
+        let program =
+            compile(&(plan, info.with_scattered(key[0], Some(own))), &Target::cpu(2), Forced::none());
         (parts(&program).0, memory(&program))
     };
     let of = |values, are_even| Scattered { values, are_even, text_bytes: 0 };
@@ -247,7 +247,7 @@ fn placed(groups: i128, rows: u64, counts_alone: bool) -> (&'static str, &'stati
         names.truncate(2);
     }
     let scattered = Some(Scattered { values: groups as u64, are_even: true, text_bytes: 0 });
-    let info = ScanInfo { rows, scattered: vec![scattered, None, None, None], ..info };
+    let info = ScanInfo { rows, ..info }.with_scattered(0, scattered);
     let program = compile(&(plan, info), &gpu, Forced::none());
     let of_axis = |axis| {
         let choice = program.genome.of("aggregate0").find(|choice| choice.axis.name == axis);

@@ -315,7 +315,7 @@ fn every_kernel_validates_and_prints() {
                     let pipelines = compile_with(&query, &target, micro_model, resolution).pipelines;
                     for module in pipelines
                         .iter()
-                        .flat_map(CompiledPipeline::kernels)
+                        .flat_map(|pipeline| pipeline.variant.kernels())
                         .map(|kernel| kernel.module.clone())
                     {
                         let text = text::print(&module);
@@ -344,7 +344,7 @@ fn another_constant_is_the_same_kernel() {
         let input = Box::new(Plan::Filter { input: scan.clone(), predicate });
         let (keys, aggregates, names) = (keys.clone(), aggregates.clone(), names.clone());
         let query = (Plan::Aggregate { input, keys, aggregates, names }, info.clone());
-        compile(&query, &Target::cpu(1), MicroModel::Resolution).pipelines.remove(0).kernel.module
+        compile(&query, &Target::cpu(1), MicroModel::Resolution).pipelines.remove(0).variant.kernel.module
     });
     assert_eq!(modules[0], modules[1]);
 }
@@ -355,14 +355,14 @@ fn snapshots() {
     let gpu = Target::simt(32, 256, 227 << 10, 1056);
     let on_cpu = compile(&q6(), &Target::cpu(2), MicroModel::Pipelined).pipelines.remove(0);
     let on_gpu = compile(&q6(), &gpu, MicroModel::Pipelined).pipelines.remove(0);
-    insta::assert_snapshot!("q6_pipelined_kir_cpu", text::print(&on_cpu.kernel.module));
-    insta::assert_snapshot!("q6_pipelined_kir_gpu", text::print(&on_gpu.kernel.module));
+    insta::assert_snapshot!("q6_pipelined_kir_cpu", text::print(&on_cpu.variant.kernel.module));
+    insta::assert_snapshot!("q6_pipelined_kir_gpu", text::print(&on_gpu.variant.kernel.module));
     // CLIF is for the machine at hand; the snapshot is that of x86-64.
     if cfg!(target_arch = "x86_64") {
-        let on_cpu = validate(on_cpu.kernel.module).expect("valid");
+        let on_cpu = validate(on_cpu.variant.kernel.module).expect("valid");
         insta::assert_snapshot!("q6_pipelined_clif", kelpie_backend::cpu::clif(&on_cpu).expect("prints"));
     }
-    let on_gpu = validate(on_gpu.kernel.module).expect("valid");
+    let on_gpu = validate(on_gpu.variant.kernel.module).expect("valid");
     insta::assert_snapshot!("q6_pipelined_cuda", kelpie_backend::cuda::print(&on_gpu).expect("prints"));
 }
 
@@ -370,7 +370,7 @@ fn snapshots() {
 fn row_loop(query: &(Plan, ScanInfo), target: &Target) -> (&'static str, String, String) {
     let mut program = compile(query, target, MicroModel::Resolution);
     let chosen = program.genome.of("p0").find(|choice| choice.axis.name == "row_loop").expect("a scan");
-    let kernel = text::print(&program.pipelines.remove(0).kernel.module);
+    let kernel = text::print(&program.pipelines.remove(0).variant.kernel.module);
     (chosen.value, chosen.reason.clone(), kernel)
 }
 
@@ -403,7 +403,7 @@ fn models() {
     for micro_model in MicroModel::ALL {
         printed += &format!("{}\n", micro_model.name());
         for pipeline in &compile(&joined(), &target, micro_model).pipelines {
-            let kernels: Vec<&str> = pipeline.kernels().map(|kernel| kernel.name.as_str()).collect();
+            let kernels: Vec<&str> = pipeline.variant.kernels().map(|kernel| kernel.name.as_str()).collect();
             let chained = if pipeline.continues { ", continues" } else { "" };
             printed +=
                 &format!("  {} (group {}{chained}): {}\n", pipeline.name, pipeline.group, kernels.join(", "));
@@ -428,7 +428,7 @@ fn host_actions() {
         printed += &format!("{}\n", micro_model.name());
         for pipeline in &program.pipelines {
             printed += &format!("  {}\n", pipeline.name);
-            for HostAction { when, task } in &pipeline.around {
+            for HostAction { when, task } in &pipeline.variant.around {
                 let task = match task {
                     Task::Clear(cleared) => format!("clear {}", state(cleared)),
                     Task::PrefixSum(counts) => format!("prefix sum of {}", state(counts)),
@@ -499,8 +499,11 @@ fn kernels_in_blocks_of_every_size_pass_nvrtc() {
             let choices = Choices { resolution, shape: forced, ..Choices::new(micro_model, &duplicates) };
             let infos = [query.1.clone(), query.1.clone()];
             let program = pipeline::compile_with(&query.0, &infos, &gpu, &choices).expect("it compiles");
-            let shapes =
-                program.pipelines.iter().flat_map(CompiledPipeline::kernels).map(|kernel| &kernel.shape);
+            let shapes = program
+                .pipelines
+                .iter()
+                .flat_map(|pipeline| pipeline.variant.kernels())
+                .map(|kernel| &kernel.shape);
             // A thread that tries rows side by side has a wide row of them.
             let rows_per_thread = shape.rows_per_thread;
             let asked = |own: &LaunchShape| LaunchShape { rows_per_thread, ..own.clone() } == shape;
@@ -571,7 +574,7 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
             let infos = [query.1.clone(), query.1.clone()];
             let program = pipeline::compile_with(&query.0, &infos, &gpu, &choices).expect("it compiles");
             let drains = |pipeline: &CompiledPipeline| {
-                pipeline.tasks(When::AfterLaunch).any(|task| matches!(task, Task::Drain(_)))
+                pipeline.variant.tasks(When::AfterLaunch).any(|task| matches!(task, Task::Drain(_)))
             };
             queues += program.pipelines.iter().filter(|pipeline| drains(pipeline)).count();
             for module in program.pipelines.into_iter().flat_map(CompiledPipeline::into_modules) {

@@ -199,12 +199,13 @@ fn accepts(program: Program, is_gpu: bool) {
 fn one_word_is_sorted_by() {
     for query in &medians(&[0])[..4] {
         let program = compile(query, &Target::cpu(2), MicroModel::Resolution);
-        let sorting = program.pipelines.iter().find_map(|pipeline| pipeline.sorting()).expect("a sort");
+        let sorting =
+            program.pipelines.iter().find_map(|pipeline| pipeline.variant.sorting()).expect("a sort");
         assert_eq!(sorting.words.len(), 1);
         assert!(sorting.is_exact);
     }
     // A text has two words of its own.
     let program = compile(&medians(&[3, 0])[0], &Target::cpu(2), MicroModel::Resolution);
-    let sorting = program.pipelines.iter().find_map(|pipeline| pipeline.sorting()).expect("a sort");
+    let sorting = program.pipelines.iter().find_map(|pipeline| pipeline.variant.sorting()).expect("a sort");
     assert_eq!((sorting.words.len(), sorting.texts.len()), (3, 1));
 }

@@ -74,7 +74,8 @@ fn bytes_of(program: &Program, state: usize) -> u64 {
 
 /// Bytes that are written or read in each run whatever the rows: cleared, or made a prefix sum.
 fn bytes_gone_through(program: &Program) -> u64 {
-    let tasks = program.pipelines.iter().flat_map(|pipeline| &pipeline.around).map(|action| &action.task);
+    let tasks =
+        program.pipelines.iter().flat_map(|pipeline| &pipeline.variant.around).map(|action| &action.task);
     let bytes = tasks.map(|task| match task {
         Task::Clear(state) => bytes_of(program, *state),
         Task::PrefixSum(state) => 2 * bytes_of(program, *state),
@@ -87,7 +88,7 @@ fn bytes_gone_through(program: &Program) -> u64 {
 /// Bytes of the states that the probe side's kernel is given of the index.
 fn bytes_searched(program: &Program) -> u64 {
     let mut probing = program.pipelines.iter().filter(|pipeline| pipeline.name.contains("→ join"));
-    let kernel = &probing.next().expect("a pipeline that joins").kernel;
+    let kernel = &probing.next().expect("a pipeline that joins").variant.kernel;
     let states: BTreeSet<usize> = kernel
         .arguments
         .iter()

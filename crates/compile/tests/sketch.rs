@@ -37,9 +37,10 @@ fn table(rows: u64, scattered: [Option<u64>; 2]) -> (Plan, ScanInfo) {
         ColumnLayout { storage: Storage::Text { offset: Scalar::U32 }, has_nulls: true, range: None },
     ];
     let of = |values: Option<u64>| values.map(|values| Scattered { values, are_even: true, text_bytes: 0 });
-    let scattered = vec![None, of(scattered[0]), of(scattered[1]), None];
     let scan = Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields };
-    (Plan::Scan(scan), ScanInfo { scattered, ..ScanInfo::new(rows, layouts) })
+    let info =
+        ScanInfo::new(rows, layouts).with_scattered(1, of(scattered[0])).with_scattered(2, of(scattered[1]));
+    (Plan::Scan(scan), info)
 }
 
 /// Rows by keys; where one is asked for, with how many values a column has.
@@ -94,7 +95,7 @@ fn compile(query: &(Plan, ScanInfo), target: &Target, forced: &Forced, micro_mod
 
 /// How many tables the pipelines of a program sketch.
 fn sketched(program: &Program) -> usize {
-    let sketches = program.pipelines.iter().filter_map(|pipeline| pipeline.sketching());
+    let sketches = program.pipelines.iter().filter_map(|pipeline| pipeline.variant.sketching());
     sketches.map(|sketching| sketching.states.tables.len()).sum()
 }
 

@@ -76,7 +76,7 @@ fn gpu() -> Target {
 fn reads_entries(pipeline: &CompiledPipeline) -> bool {
     let is_entry =
         |argument: &&Argument| matches!(argument, Argument::Column { part: ColumnPart::DictionaryBytes, .. });
-    pipeline.all_arguments().any(|argument| is_entry(&argument))
+    pipeline.variant.all_arguments().any(|argument| is_entry(&argument))
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn kernels_are_valid_for_offsets_of_every_width() {
             let query = count(table(Storage::Text { offset }), vec![found, below(900)]);
             let program = compile(&query, &target, MicroModel::Resolution, &[("p0.text_search", "batches")]);
             for pipeline in &program.pipelines {
-                let valid = validate(pipeline.kernel.module.clone()).expect("a valid module");
+                let valid = validate(pipeline.variant.kernel.module.clone()).expect("a valid module");
                 cpu::compile(&valid).expect("it compiles");
             }
         }
@@ -156,7 +156,7 @@ const MARGIN: usize = 16;
 /// of needles: the interpreter reports other reads. Whether a state begins with a count.
 fn counts(program: &Program, texts: &[&str], count: u64) -> bool {
     let pipeline = program.pipelines.first().expect("a pipeline");
-    let module = validate(pipeline.kernel.module.clone()).expect("a valid module");
+    let module = validate(pipeline.variant.kernel.module.clone()).expect("a valid module");
     let mut memory = Memory::new();
     let mut states = BTreeMap::new();
     let upload = |memory: &mut Memory, bytes: &[u8], margin: &[u8]| {
@@ -173,7 +173,7 @@ fn counts(program: &Program, texts: &[&str], count: u64) -> bool {
     });
     let offsets: Vec<u8> = std::iter::once(0).chain(ends).flat_map(u32::to_le_bytes).collect();
     let mut arguments = Vec::new();
-    for argument in &pipeline.kernel.arguments {
+    for argument in &pipeline.variant.kernel.arguments {
         let id = match argument {
             Argument::Column { part: ColumnPart::Data, .. } => {
                 upload(&mut memory, texts.concat().as_bytes(), &b"x needle xx fox x"[..MARGIN])
@@ -201,7 +201,7 @@ fn counts(program: &Program, texts: &[&str], count: u64) -> bool {
         arguments.push(simt::Argument::Pointer(memory.address(id)));
     }
     let config = Config { lanes: 1, block_threads: 1, step_limit: 10_000_000, ..Config::default() };
-    simt::run(&module, &pipeline.kernel.name, &arguments, &mut memory, &config, &|| false)
+    simt::run(&module, &pipeline.variant.kernel.name, &arguments, &mut memory, &config, &|| false)
         .unwrap_or_else(|fault| panic!("{texts:?}: {fault}"));
     let begins = |id| memory.data(id).is_some_and(|data| data[..8] == count.to_le_bytes());
     states.into_values().any(begins)

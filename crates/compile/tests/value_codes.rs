@@ -32,8 +32,11 @@ fn grouped(entries: u32) -> (Plan, ScanInfo) {
     ];
     let codes = vec![Some(ValueCodes { code: Scalar::U16, entries }), None];
     let scattered = Scattered { values: entries.next_power_of_two().into(), are_even: true, text_bytes: 0 };
-    let scattered = vec![Some(scattered).filter(|_| entries > 1 << 13), None];
-    let info = ScanInfo { codes, scattered, ..ScanInfo::new(ROWS, layouts) };
+    let mut info =
+        ScanInfo::new(ROWS, layouts).with_scattered(0, Some(scattered).filter(|_| entries > 1 << 13));
+    for (facts, codes) in info.columns.iter_mut().zip(codes) {
+        facts.codes = codes;
+    }
     let column = |index: usize| Expr::column(index, DataType::Int64, index == 0);
     let scan = Scan { source: 0, table: "t".into(), columns: vec![0, 1], fields };
     let literal = Expr::literal(Literal::Int(1000), DataType::Int64);
@@ -71,7 +74,7 @@ fn accepts(program: Program, target: &Target) -> Vec<ColumnPart> {
     let mut parts = Vec::new();
     for pipeline in program.pipelines {
         let name = pipeline.name.clone();
-        for argument in pipeline.kernels().flat_map(|kernel| &kernel.arguments) {
+        for argument in pipeline.variant.kernels().flat_map(|kernel| &kernel.arguments) {
             if let Argument::Column { column: 0, part, .. } = argument {
                 parts.push(*part);
             }

@@ -185,7 +185,7 @@ impl Execution<'_> {
             return stage::run(prepared, plan, setting, &mut self.metrics, out);
         };
         let is_complete = prepared.program.sorting().map(|sorting| sorting.is_exact);
-        if is_complete == Some(true) {
+        if is_complete == Some(true) || prepared.program.output.is_sorted {
             return stage::run(prepared, plan, setting, &mut self.metrics, out);
         }
         let schema = result::arrow_schema(&plan.fields());
@@ -392,7 +392,7 @@ impl Execution<'_> {
         let start = Instant::now();
         let (device, own) = (self.device.name(), (direct_bytes, keeps_rows));
         let base = identity::program(stage, (&device, &self.calibration), &self.options, own, duplicates);
-        let key = Fingerprint::of(&(base, &self.options.variants));
+        let key = Fingerprint::of(&(base, &self.options.variants, &self.options.rotation));
         let found = match self.engine.known(key) {
             Some(prepared) => prepared,
             None => {
@@ -406,6 +406,7 @@ impl Execution<'_> {
                     host_sort_rows,
                     direct_bytes,
                     forced,
+                    rotation: &self.options.rotation,
                     shape,
                     keeps_rows,
                     calibration: self.calibration,

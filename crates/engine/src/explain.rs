@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use kelpie_compile::pipeline::PipelineVariant;
 use kelpie_compile::variant::Genome;
 use kelpie_device::Device;
 use kelpie_kir::text;
@@ -47,30 +48,33 @@ pub(crate) fn describe(
         match stage {
             ExplainStage::Variants => {}
             ExplainStage::Pipelines => {
-                if pipeline.counting().is_some() {
-                    let counts = prepared.kernels[index].count.is_some();
+                if pipeline.variant.counting().is_some() {
+                    let counts = prepared.kernels[index][0].count.is_some();
                     out.push_str(if counts {
                         "   kernels: count, prefix sum, write\n"
                     } else {
                         "   kernels: write\n"
                     });
                 }
-                if pipeline.sketching().is_some() {
+                if pipeline.variant.sketching().is_some() {
                     out.push_str("   kernels before the first run: sketch\n");
                 }
-                for state in pipeline.cleared().map(|state| &prepared.program.states[state]) {
+                for state in pipeline.variant.cleared().map(|state| &prepared.program.states[state]) {
                     let slots = prepared.program.classes[state.class].initial;
                     let _ = writeln!(out, "   state {}: {slots} × {} bytes", state.name, state.element_bytes);
                 }
             }
             ExplainStage::Kir => {
-                pipeline.kernels().for_each(|kernel| out.push_str(&text::print(&kernel.module)));
+                let kernels = pipeline.variants().flat_map(PipelineVariant::kernels);
+                kernels.for_each(|kernel| out.push_str(&text::print(&kernel.module)));
             }
             ExplainStage::Code => {
-                let shape = stage::block_shape(&pipeline.kernel.shape);
-                let PipelineKernels { main, count, sketch, .. } = &*prepared.kernels[index];
-                for kernel in sketch.iter().chain(count).chain([main]) {
-                    out.push_str(&device.code(&kernel.module, shape)?);
+                for (variant, kernels) in pipeline.variants().zip(&prepared.kernels[index]) {
+                    let shape = stage::block_shape(&variant.kernel.shape);
+                    let PipelineKernels { main, count, sketch, .. } = &**kernels;
+                    for kernel in sketch.iter().chain(count).chain([main]) {
+                        out.push_str(&device.code(&kernel.module, shape)?);
+                    }
                 }
             }
         }

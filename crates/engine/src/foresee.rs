@@ -48,6 +48,7 @@ impl Engine {
             host_sort_rows: options.host_sort_rows,
             direct_bytes: MemoryFallback::AsAsked.movement(options, &device).initial_bytes,
             forced: &options.variants,
+            rotation: &[],
             shape: options.shape,
             keeps_rows: false,
             calibration: self.constants(&device),

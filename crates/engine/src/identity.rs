@@ -55,10 +55,11 @@ pub(crate) fn capacities(alike: Fingerprint, forced: &Forced, memory: u64) -> Fi
 }
 
 /// What pipeline `index` of a program has of the program's genome: what was chosen for operators, whose state its kernels
-/// share, and what was chosen for itself.
-pub(crate) fn genome(genome: &Genome, index: usize) -> Fingerprint {
+/// share, and what was chosen for itself; and what was chosen otherwise for one of its variants.
+pub(crate) fn genome((genome, variant): (&Genome, &Genome), index: usize) -> Fingerprint {
     let site = format!("p{index}");
-    let own = genome.0.iter().filter(|choice| choice.axis.level == Level::Plan || choice.site == site);
+    let all = genome.0.iter().chain(&variant.0);
+    let own = all.filter(|choice| choice.axis.level == Level::Plan || choice.site == site);
     let own: Vec<_> = own.map(|choice| (&choice.site, choice.axis.name, choice.value)).collect();
     Fingerprint::of(&own)
 }

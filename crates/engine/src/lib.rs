@@ -146,6 +146,11 @@ pub struct QueryOptions {
     pub profile: Profile,
     /// Variants that are forced; the rules choose the others.
     pub variants: Forced,
+    /// Further choices of how rows are gone through: those of each make another variant of each pipeline, and the blocks of its rows take
+    /// its variants in turn.
+    pub rotation: Vec<Forced>,
+    /// Rows of a block of a table that is on the device; all of them where absent.
+    pub block_rows: Option<u64>,
     /// What is asked of the shape of launches: threads of a block, blocks of a launch. A device that has no such launches
     /// does not run the query.
     pub shape: ShapeChoices,
@@ -168,6 +173,8 @@ impl Default for QueryOptions {
             meter: false,
             profile: Profile::Off,
             variants: Forced::default(),
+            rotation: Vec::new(),
+            block_rows: None,
             shape: ShapeChoices::default(),
         }
     }
@@ -191,6 +198,8 @@ pub struct PipelineMetrics {
     pub name: String,
     /// Rows of its source.
     pub rows_in: u64,
+    /// Those that each of its variants was launched over, repeated launches included.
+    pub variant_rows: Vec<u64>,
     /// Rows or groups that it produced; `None` where nothing counts them.
     pub rows_out: Option<u64>,
     /// How many were foreseen when it was compiled, or estimated before it was launched; `None` where nothing was known.

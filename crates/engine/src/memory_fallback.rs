@@ -77,7 +77,7 @@ impl MemoryFallback {
             transfer: options.transfer,
             kernel_at_a_time: options.macro_model == MacroModel::KernelAtATime,
             block_bytes: asked.unwrap_or(fitting),
-            block_rows: is_small.then_some(SMALL_BLOCK_ROWS),
+            block_rows: options.block_rows.or(is_small.then_some(SMALL_BLOCK_ROWS)),
             initial_bytes: is_small.then_some(budget / 32),
         }
     }

@@ -117,7 +117,7 @@ impl Engine {
             (program, _) => program?,
         };
         let mut modules: Vec<Module> = Vec::new();
-        let sorts = program.pipelines.iter().any(|pipeline| pipeline.sorting().is_some());
+        let sorts = program.pipelines.iter().any(|pipeline| pipeline.variant.sorting().is_some());
         if sorts || micro_model.counts_places() {
             let primitives = primitives::modules(&LaunchShape::of(target));
             modules.extend(primitives.map_err(|error| EngineError::Internal(error.to_string()))?);

@@ -53,7 +53,7 @@ pub fn kernels(engine: &Engine) -> Vec<Vec<KnownKernels>> {
         let code = kernels.each().map(|kernel| text::print(&kernel.module)).collect();
         KnownKernels { key, code, is_compiled: kernels.each().all(|kernel| kernel.is_compiled()) }
     };
-    engine.prepared().iter().map(|prepared| prepared.kernels.iter().map(known).collect()).collect()
+    engine.prepared().iter().map(|prepared| prepared.kernels.iter().flatten().map(known).collect()).collect()
 }
 
 /// Generates the kernels of a query of one stage, and compiles none.

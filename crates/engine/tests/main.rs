@@ -58,6 +58,7 @@ mod queries;
 mod queue;
 mod rank_index;
 mod ranked;
+mod rotation;
 mod row_loops;
 mod set_operations;
 mod shapes;

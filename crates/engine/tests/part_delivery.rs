@@ -121,7 +121,8 @@ fn compare(engine: &Engine, rows: &[Row], ways: &[(usize, &[(&str, &str)])]) {
         for counts in [false, true] {
             for (threads, forced) in ways {
                 for delivered in ["worker", "table"] {
-                    let forced = [forced, &[("aggregate0.part_delivery", delivered)][..]].concat();
+                    let own = [("aggregate0.part_delivery", delivered), ("unique_rows", "group")];
+                    let forced = [forced, &own].concat();
                     cases.push((keys, counts, delivered, options(*threads, &forced)));
                 }
             }

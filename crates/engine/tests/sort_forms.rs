@@ -112,7 +112,7 @@ fn every_form(device: DeviceChoice, lanes: u32, rows: usize, lists: &[&[&str]]) 
         let most = if device == DeviceChoice::Simt { 1 } else { 2 };
         for passes in sample(&name, FORMS, most) {
             let what = format!("{device:?} {lanes} lanes, {rows} rows by {keys:?}: {passes}");
-            let choices = [("sort_passes", passes), ("count_places", "on")];
+            let choices = [("sort_passes", passes), ("count_places", "on"), ("sort_place", "device")];
             let output = run(&engine, &plan, &source, options(device, lanes, &choices));
             // Where there are no rows, nothing is compiled.
             let passes = if device == DeviceChoice::Cpu { "tiles" } else { passes };

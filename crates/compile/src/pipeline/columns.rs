@@ -1,28 +1,27 @@
 //! What is known at compile time of the columns that flow through a pipeline.
 
-use crate::layout::{CodedColumn, ColumnInfo, ColumnLayout, Storage};
+use crate::layout::{CodedColumn, ColumnFacts, ColumnInfo, Storage};
 use crate::plan::Scan;
 use crate::program::ScanInfo;
 use crate::types::{Field, Range};
 
 /// The columns of a scan.
 pub(crate) fn of_scan(scan: usize, node: &Scan, info: &ScanInfo) -> Vec<ColumnInfo> {
-    let describe = |(column, (field, layout)): (usize, (&Field, &ColumnLayout))| {
+    let describe = |(column, (field, facts)): (usize, (&Field, &ColumnFacts))| {
+        let ColumnFacts { layout, scattered, is_clustered, codes, .. } = facts;
         let dictionary = match layout.storage {
             Storage::Dictionary { entries, .. } => Some((scan, column, entries)),
             _ => None,
         };
-        let scattered = info.scattered.get(column).copied().flatten();
         let range = if field.data_type.is_float() { None } else { layout.range };
         let data_type = field.data_type.clone();
-        let is_clustered = info.clustered.get(column).copied().unwrap_or(false);
-        let spacing = info.spacings.get(column).copied().flatten().filter(|_| range.is_some());
+        let (scattered, is_clustered) = (*scattered, *is_clustered);
+        let spacing = facts.spacing.filter(|_| range.is_some());
         let (nullable, origin) = (layout.has_nulls, Some((scan, column)));
-        let codes = info.codes.get(column).copied().flatten();
         let coded = codes.map(|codes| CodedColumn { scan, column, entries: codes.entries });
         ColumnInfo { data_type, nullable, range, dictionary, scattered, is_clustered, spacing, origin, coded }
     };
-    node.fields.iter().zip(&info.layouts).enumerate().map(describe).collect()
+    node.fields.iter().zip(&info.columns).enumerate().map(describe).collect()
 }
 
 /// What is known of a column whose rows come from several pipelines.

@@ -11,6 +11,7 @@ mod join;
 mod key_filter;
 mod open;
 mod partition;
+mod properties;
 mod ranked;
 mod sets;
 mod strides;
@@ -21,10 +22,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::build_side::may_fail;
-use self::dependence::Dependences;
 use self::group_site::{GroupSite, group_operators};
 use self::open::{Open, OpenRows};
 use self::partition::Behind;
+use self::properties::RowProperties;
 use self::uses::Uses;
 use super::columns;
 use super::{BlockRows, HOST_SORT_ROWS, Pipeline, Work};
@@ -84,9 +85,10 @@ pub(crate) fn pipelines(
     let output = match plan {
         Plan::Sort { input, keys, fetch } => {
             let rows = cut.open(input)?;
-            match cut.sort_place(keys, rows.bound())? {
+            match cut.sort_place(keys, *fetch, &rows)? {
                 SortPlace::Device => cut.sort(plan, (keys, *fetch), rows)?,
                 SortPlace::Host => cut.output(plan, None, rows)?,
+                SortPlace::Source => OutputLayout { is_sorted: true, ..cut.output(plan, None, rows)? },
             }
         }
         Plan::Limit { input, skip, fetch } => {
@@ -179,13 +181,25 @@ impl Cut<'_> {
     }
 
     /// Who puts the result's rows in order.
-    fn sort_place(&self, keys: &[SortKey], bound: u64) -> Result<SortPlace, Unsupported> {
+    fn sort_place(
+        &self,
+        keys: &[SortKey],
+        fetch: Option<usize>,
+        rows: &OpenRows,
+    ) -> Result<SortPlace, Unsupported> {
         let most = self.choices.host_sort_rows.unwrap_or(HOST_SORT_ROWS);
-        let rule = match keys.is_empty() || bound <= most {
+        // Rows keep their places where each of a table's comes once; a limit wants a few of them, wherever they are.
+        let is_in_order = fetch.is_none()
+            && rows.properties.satisfy(keys)
+            && matches!(rows.branches.as_slice(), [open] if open.has_every_row());
+        let rule = match keys.is_empty() || rows.bound() <= most {
+            _ if is_in_order => (SortPlace::Source, "the table's rows are in this order"),
             true => (SortPlace::Host, "so few rows are sorted before a kernel starts"),
             false => (SortPlace::Device, "many rows"),
         };
         self.chooser.choose("sort", rule, |value| match value {
+            SortPlace::Source if !is_in_order => Err("rows do not come in this order".into()),
+            SortPlace::Source => Ok(()),
             SortPlace::Device if keys.is_empty() => Err("there are no keys".into()),
             SortPlace::Device | SortPlace::Host => Ok(()),
         })
@@ -343,19 +357,20 @@ impl Cut<'_> {
                     scan,
                     table: node.table.clone(),
                     types: node.fields.iter().map(|field| field.data_type.clone()).collect(),
-                    layouts: info.layouts.clone(),
-                    codes: info.codes.clone(),
+                    layouts: info.columns.iter().map(|facts| facts.layout.clone()).collect(),
+                    codes: info.columns.iter().map(|facts| facts.codes).collect(),
                     columns: columns.clone(),
                 };
-                let dependences = Dependences::of_scan(&columns, &info.unique);
+                let properties = RowProperties::of_scan(&columns, &info.columns);
                 let open = Open::shared_out(source, info.rows);
                 // Nobody asks where there are no joins.
                 let is_safe = !self.uses.is_empty();
-                Ok(OpenRows { dependences, is_safe, ..OpenRows::new(vec![open], columns) })
+                let properties = RowProperties { is_safe, ..properties };
+                Ok(OpenRows { properties, ..OpenRows::new(vec![open], columns) })
             }
             Plan::Filter { input, predicate } => {
                 let mut rows = self.open(input)?;
-                rows.is_safe = rows.is_safe && !may_fail(predicate, &rows.columns);
+                rows.properties.is_safe &= !may_fail(predicate, &rows.columns);
                 rows.push(Filter(predicate.clone()));
                 self.end_operator(rows)
             }
@@ -371,7 +386,7 @@ impl Cut<'_> {
                 self.groups = GroupSite::of(self.next_groups + group_operators(input));
                 match self.coded((input, keys), aggregates, names)? {
                     Some(coded) => self.open_coded(&coded),
-                    None => Ok(self.aggregate_values((input, keys), aggregates)?.rows()),
+                    None => self.aggregate_values((input, keys), aggregates),
                 }
             }
             Plan::GroupingSets(sets) => self.grouping_sets(sets),
@@ -397,9 +412,9 @@ fn united(all: Vec<OpenRows>) -> Result<OpenRows, Unsupported> {
         all.branches.extend(rows.branches);
         let pairs = all.columns.iter().zip(&rows.columns);
         all.columns = pairs.map(|(a, b)| columns::unify(a, b)).collect();
-        all.is_safe &= rows.is_safe;
         // Rows of different inputs may agree by chance.
-        all.dependences = Dependences::default();
+        let is_safe = all.properties.is_safe && rows.properties.is_safe;
+        all.properties = RowProperties { is_safe, ..RowProperties::default() };
         all
     });
     all.ok_or_else(|| Unsupported("a union of nothing".into()))

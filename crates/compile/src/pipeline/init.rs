@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::context::{Argument, Unsupported};
-use crate::program::{CompiledPipeline, Growth, InitStates, States, Task, When};
+use crate::program::{CompiledPipeline, Growth, InitStates, PipelineVariant, States, Task, When};
 use crate::shape::LaunchShape;
 use crate::variant::Chooser;
 use crate::variant::axes::InitForm;
@@ -44,7 +44,7 @@ fn candidates(pipelines: &[CompiledPipeline], states: &States) -> Vec<usize> {
                 matches!(growth, Some(Growth::Fixed | Growth::Table(_))) && !moved.contains(&declared.class)
             })
         };
-        for state in group.iter().flat_map(CompiledPipeline::cleared) {
+        for state in group.iter().flat_map(|pipeline| pipeline.variant.cleared()) {
             if is_sized(state) && used.insert(state) {
                 found.push(state);
             }
@@ -55,7 +55,8 @@ fn candidates(pipelines: &[CompiledPipeline], states: &States) -> Vec<usize> {
 }
 
 fn tasks(pipelines: &[CompiledPipeline]) -> impl Iterator<Item = &Task> {
-    pipelines.iter().flat_map(|pipeline| &pipeline.around).map(|action| &action.task)
+    let variants = pipelines.iter().flat_map(CompiledPipeline::variants);
+    variants.flat_map(|variant| &variant.around).map(|action| &action.task)
 }
 
 /// The states that an action takes as a whole.
@@ -82,15 +83,18 @@ fn moved_classes(pipelines: &[CompiledPipeline]) -> BTreeSet<usize> {
 
 /// The states that a pipeline's kernels and the engine's actions around them use.
 fn states_of(pipeline: &CompiledPipeline) -> Vec<usize> {
-    let arguments = pipeline.kernels().flat_map(|kernel| &kernel.arguments);
+    let arguments =
+        pipeline.variants().flat_map(PipelineVariant::kernels).flat_map(|kernel| &kernel.arguments);
     let of_kernels = arguments.filter_map(|argument| match argument {
         Argument::State(state) => Some(*state),
         _ => None,
     });
-    let of_actions = pipeline.around.iter().flat_map(|action| match (&action.task, action.when) {
-        (Task::Clear(_), When::BeforeRun) => Vec::new(),
-        (Task::Clear(state), _) => vec![*state],
-        (task, _) => taken(task),
+    let of_actions = pipeline.variants().flat_map(|variant| &variant.around).flat_map(|action| {
+        match (&action.task, action.when) {
+            (Task::Clear(_), When::BeforeRun) => Vec::new(),
+            (Task::Clear(state), _) => vec![*state],
+            (task, _) => taken(task),
+        }
     });
     of_kernels.chain(of_actions).collect()
 }

@@ -14,12 +14,13 @@ use crate::operator::count::CountRows;
 use crate::operator::queue::Queue;
 use crate::operator::roles::Sink;
 use crate::program::{
-    CompiledKernel, CompiledPipeline, Counting, HostAction, RangeQueue, RowCount, Sketching, Task, When,
+    CompiledKernel, CompiledPipeline, Counting, HostAction, PipelineVariant, RangeQueue, RowCount, Sketching,
+    Task, When,
 };
 use crate::shape::{LaunchShape, ShapeChoices};
 use crate::table::places::DenseTarget;
-use crate::variant::Chooser;
 use crate::variant::axes::{RowLoop, WritePlaces};
+use crate::variant::{Chooser, Genome};
 use crate::{MicroModel, Resolution};
 
 /// What code generation needs beside the pipeline.
@@ -34,55 +35,68 @@ pub(crate) struct Environment<'a> {
     pub chooser: &'a Chooser<'a>,
 }
 
-/// Generates a pipeline's kernels.
+/// Makes a pipeline with the variant that is chosen for it.
 pub(crate) fn generate(
     name: &str,
     pipeline: &Pipeline,
     memory: &Memory,
     environment: &Environment<'_>,
 ) -> Result<CompiledPipeline, Unsupported> {
-    let is_counted = pipeline.counts.is_some() && pipeline.sink.target().is_some();
-    let variants = ChunkVariants::choose(name, pipeline, is_counted, environment)?;
-    let generator = Generator { pipeline, memory, environment, variants: &variants };
-    let counting = counting(name, &generator)?;
-    let kernel = generator.kernel(name, &*pipeline.sink, memory.morsels, counting.as_ref())?;
     let sink = &pipeline.sink;
-    let mut compiled = CompiledPipeline {
+    Ok(CompiledPipeline {
         name: pipeline.to_string(),
-        kernel,
+        variant: variant(name, pipeline, memory, environment)?,
+        others: Vec::new(),
         rows: sink.own_rows().unwrap_or_else(|| pipeline.source.rows()),
         group: pipeline.group,
         continues: pipeline.continues,
         blocks: pipeline.work.blocks,
         prunes: pipeline.prunes.clone(),
-        produced: None,
+        produced: sink.needs().produced,
         foreseen: pipeline.foreseen,
         keeps_text: sink.keeps_text(),
         sums: pipeline.source.sums(),
-        around: Vec::new(),
-    };
+    })
+}
+
+/// Generates the kernels of the variant that is chosen for a pipeline.
+pub(crate) fn variant(
+    name: &str,
+    pipeline: &Pipeline,
+    memory: &Memory,
+    environment: &Environment<'_>,
+) -> Result<PipelineVariant, Unsupported> {
+    let is_counted = pipeline.counts.is_some() && pipeline.sink.target().is_some();
+    let chosen = ChunkVariants::choose(name, pipeline, is_counted, environment)?;
+    let generator = Generator { pipeline, memory, environment, variants: &chosen };
+    let counting = counting(name, &generator)?;
+    let kernel = generator.kernel(name, &*pipeline.sink, memory.morsels, counting.as_ref())?;
+    let sink = &pipeline.sink;
     let needs = sink.needs();
-    compiled.produced = needs.produced;
-    compiled.around = actions_before(pipeline, memory, counting);
+    let mut variant = PipelineVariant {
+        kernel,
+        around: actions_before(pipeline, memory, counting),
+        genome: Genome::default(),
+    };
     if let Some(sketching) = generator.sketching(name)? {
         let task = Task::Sketch(Box::new(sketching));
-        compiled.around.push(HostAction { when: When::BeforeLaunch, task });
+        variant.around.push(HostAction { when: When::BeforeLaunch, task });
     }
     if let Some(queue) = generator.queue() {
-        compiled.around.extend(actions_of_queue(queue.states));
+        variant.around.extend(actions_of_queue(queue.states));
     }
     let chunks = sink.target().and_then(|target| target.chunks);
-    if let Some(chunks) = chunks.filter(|_| variants.places == WritePlaces::Chunks) {
-        compiled.around.extend(chunks.around());
+    if let Some(chunks) = chunks.filter(|_| chosen.places == WritePlaces::Chunks) {
+        variant.around.extend(chunks.around());
     }
-    compiled.around.extend(needs.around);
-    compiled.around.extend(pipeline.work.around.iter().cloned());
-    let makes_text = compiled.all_arguments().any(|argument| matches!(argument, Argument::Heap(_)));
+    variant.around.extend(needs.around);
+    variant.around.extend(pipeline.work.around.iter().cloned());
+    let makes_text = variant.all_arguments().any(|argument| matches!(argument, Argument::Heap(_)));
     if makes_text {
-        compiled.around.push(HostAction { when: When::OnGrow, task: Task::GrowHeap });
+        variant.around.push(HostAction { when: When::OnGrow, task: Task::GrowHeap });
     }
-    compiled.around.sort_by_key(|action| action.when);
-    Ok(compiled)
+    variant.around.sort_by_key(|action| action.when);
+    Ok(variant)
 }
 
 /// What the engine does around the kernel whatever its sink is.

@@ -34,9 +34,9 @@ pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;
 pub use crate::program::{
     BlockRows, CapacityClass, Compaction, CompiledKernel, CompiledPipeline, Counting, Fill, Fitting, Growth,
-    HostAction, InitStates, MultiColumnDistinct, OutputColumn, OutputLayout, OutputStorage, PlacedGroups,
-    Program, Prune, Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable, Sketching,
-    SortForm, SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When, WordRanks,
+    HostAction, InitStates, MultiColumnDistinct, OutputColumn, OutputLayout, OutputStorage, PipelineVariant,
+    PlacedGroups, Program, Prune, Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable,
+    Sketching, SortForm, SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When, WordRanks,
 };
 
 use std::collections::BTreeSet;
@@ -45,12 +45,13 @@ use std::sync::Arc;
 
 use kelpie_kir::Target;
 
-use crate::MicroModel;
+use crate::calibration::Calibration;
 use crate::context::Unsupported;
 use crate::operator::roles::{Sink, Source, Step};
 use crate::plan::Plan;
-use crate::shape::LaunchShape;
-use crate::variant::Chooser;
+use crate::shape::{LaunchShape, ShapeChoices};
+use crate::variant::{Chooser, Forced};
+use crate::{MicroModel, Resolution};
 
 /// A pipeline, planned: it never changes, and kernels are made of it.
 #[derive(Debug)]
@@ -124,6 +125,16 @@ pub fn compile_with(
     target: &Target,
     choices: &Choices<'_>,
 ) -> Result<Program, Unsupported> {
+    Ok(plan_with(plan, scans, target, choices)?.program)
+}
+
+/// As [`compile_with`], with what it takes to compile any of the pipelines anew.
+pub fn plan_with(
+    plan: &Plan,
+    scans: &[ScanInfo],
+    target: &Target,
+    choices: &Choices<'_>,
+) -> Result<Compilation, Unsupported> {
     crate::check::check(plan)?;
     let chooser = Chooser::new(choices.forced);
     let shape = &LaunchShape::new(target, &choices.shape).map_err(Unsupported)?;
@@ -131,21 +142,89 @@ pub fn compile_with(
         cut::pipelines(plan, scans, shape, (choices, &chooser))?;
     let mut states = states;
     let memory = memory::plan(&planned, shape, &mut states);
-    let mut fitting = fitting::of_pipelines(&planned, &states, shape).into_iter();
-    let &Choices { micro_model, resolution, .. } = choices;
-    let asked = &choices.shape;
-    let calibration = &choices.calibration;
-    let environment =
-        kernel::Environment { target, shape, asked, micro_model, resolution, calibration, chooser: &chooser };
-    let numbered = planned.iter().zip(&memory).enumerate();
-    let pipelines = numbered.map(|(index, (pipeline, memory))| {
-        let mut compiled = kernel::generate(&format!("p{index}"), pipeline, memory, &environment)?;
-        compiled.around.extend(fitting.next().unwrap_or_default());
-        compiled.around.sort_by_key(|action| action.when);
-        Ok(compiled)
-    });
-    let pipelines = pipelines.collect::<Result<Vec<_>, Unsupported>>()?;
+    let fitting = fitting::of_pipelines(&planned, &states, shape);
+    let recipe = Recipe {
+        pipelines: planned,
+        memory,
+        fitting,
+        target: target.clone(),
+        shape: shape.clone(),
+        asked: choices.shape,
+        micro_model: choices.micro_model,
+        resolution: choices.resolution,
+        calibration: choices.calibration,
+    };
+    let pipelines = recipe.compile(&chooser, choices.rotation)?;
     let init = init::choose(&pipelines, &states, shape, &chooser)?;
     let genome = chooser.into_genome();
-    Ok(Program { pipelines, states: states.states, classes: states.classes, init, output, genome })
+    let program = Program { pipelines, states: states.states, classes: states.classes, init, output, genome };
+    Ok(Compilation { program, recipe })
+}
+
+/// A program, and what its pipelines were made of.
+#[derive(Debug)]
+pub struct Compilation {
+    /// Can be run.
+    pub program: Program,
+    /// Makes further variants of its pipelines.
+    pub recipe: Recipe,
+}
+
+/// What a program's pipelines are made of: they are planned, their states are laid out, and any of them can be compiled anew.
+#[derive(Debug)]
+pub struct Recipe {
+    pipelines: Vec<Pipeline>,
+    memory: Vec<memory::Memory>,
+    /// What each pipeline has the engine do where it is not known how large its arrays are.
+    fitting: Vec<Vec<HostAction>>,
+    target: Target,
+    shape: LaunchShape,
+    asked: ShapeChoices,
+    micro_model: MicroModel,
+    resolution: Resolution,
+    calibration: Calibration,
+}
+
+impl Recipe {
+    fn environment<'a>(&'a self, chooser: &'a Chooser<'a>) -> kernel::Environment<'a> {
+        let Recipe { target, shape, asked, micro_model, resolution, calibration, .. } = self;
+        let (micro_model, resolution) = (*micro_model, *resolution);
+        kernel::Environment { target, shape, asked, micro_model, resolution, calibration, chooser }
+    }
+
+    /// All pipelines, each in the variant that is chosen for it and those of a rotation that are another one.
+    fn compile(
+        &self,
+        chooser: &Chooser<'_>,
+        rotation: &[Forced],
+    ) -> Result<Vec<CompiledPipeline>, Unsupported> {
+        let environment = self.environment(chooser);
+        let all = self.pipelines.iter().zip(&self.memory).zip(&self.fitting).enumerate();
+        let compiled = all.map(|(index, ((pipeline, memory), fitting))| {
+            let mut compiled = kernel::generate(&format!("p{index}"), pipeline, memory, &environment)?;
+            compiled.variant.add(fitting);
+            for forced in rotation {
+                let other = self.variant(index, forced)?;
+                if compiled.variants().all(|known| known.kernel.module != other.kernel.module) {
+                    compiled.others.push(other);
+                }
+            }
+            Ok(compiled)
+        });
+        compiled.collect()
+    }
+
+    /// Compiles one pipeline, by number, under other forced choices. Only choices of how its rows are gone through are made again
+    /// ([`Level::Chunk`](crate::variant::Level)): the other pipelines and the states stay as they are.
+    pub fn variant(&self, index: usize, forced: &Forced) -> Result<PipelineVariant, Unsupported> {
+        let (Some(pipeline), Some(memory)) = (self.pipelines.get(index), self.memory.get(index)) else {
+            return Err(Unsupported::internal("a pipeline that is not in the program"));
+        };
+        let chooser = Chooser::new(forced);
+        let environment = self.environment(&chooser);
+        let mut variant = kernel::variant(&format!("p{index}"), pipeline, memory, &environment)?;
+        variant.add(self.fitting.get(index).map_or(&[], Vec::as_slice));
+        variant.genome = chooser.into_genome();
+        Ok(variant)
+    }
 }

@@ -10,6 +10,7 @@ use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::layout::{ColumnLayout, Storage};
 use crate::plan::{Join, JoinKind, Scan};
 use crate::types::{DataType, Field, Literal, Range};
+use crate::variant::Level;
 
 /// A table of three integer columns without NULLs.
 fn table(source: usize, rows: u64) -> (Plan, ScanInfo) {
@@ -78,7 +79,7 @@ fn a_join_is_a_store_an_index_and_a_probe() {
     let rows: Vec<RowCount> = program.pipelines.iter().map(|pipeline| pipeline.rows).collect();
     assert!(matches!(rows[..], [RowCount::Scan(0), RowCount::Counted(_), RowCount::Scan(1)]), "{rows:?}");
     let last = program.pipelines.last().expect("the probe side");
-    assert!(last.tasks(When::BeforeChain).any(|task| matches!(task, Task::SkipIfEmpty(_))));
+    assert!(last.variant.tasks(When::BeforeChain).any(|task| matches!(task, Task::SkipIfEmpty(_))));
 }
 
 #[test]
@@ -93,9 +94,35 @@ fn columns_that_nobody_reads_are_not_stored() {
             Argument::State(state) => Some(program.states[*state].name.clone()),
             _ => None,
         };
-        let states: Vec<String> = first.all_arguments().filter_map(state).collect();
+        let states: Vec<String> = first.variant.all_arguments().filter_map(state).collect();
         states.iter().filter(|name| *name == "values").count()
     };
     // The key, and those of the build side's other columns (1 and 2) that the result has.
     assert_eq!([stored(&[3]), stored(&[1, 3]), stored(&[1, 2, 3])], [1, 2, 3]);
+}
+
+/// One pipeline compiled anew is what it is in a program that is compiled under the same choices, and the others stay as they are.
+#[test]
+fn a_pipeline_is_compiled_anew_without_the_others() {
+    let (build, built) = table(0, 1000);
+    let (probe, probed) = table(1, 100_000);
+    let (plan, infos) =
+        (join(build, Plan::Filter { input: Box::new(probe), predicate: below(1, 7) }), [built, probed]);
+    let none = BTreeSet::new();
+    let target = Target::cpu(2);
+    let compilation =
+        plan_with(&plan, &infos, &target, &Choices::new(MicroModel::Resolution, &none)).expect("it compiles");
+    let mut forced = Forced::default();
+    forced.set("predication", "on").expect("an axis and its value");
+    forced.set("row_loop", "single").expect("an axis and its value");
+    let choices = Choices { forced: &forced, ..Choices::new(MicroModel::Resolution, &none) };
+    let whole = compile_with(&plan, &infos, &target, &choices).expect("it compiles");
+    assert!(!whole.pipelines.is_empty());
+    for (index, pipeline) in whole.pipelines.iter().enumerate() {
+        let own = compilation.recipe.variant(index, &forced).expect("it compiles");
+        assert_eq!(own.kernel.module, pipeline.variant.kernel.module, "{}", pipeline.name);
+        assert_eq!(own.kernel.arguments, pipeline.variant.kernel.arguments, "{}", pipeline.name);
+        assert!(own.genome.0.iter().all(|choice| choice.axis.level == Level::Chunk), "{:?}", own.genome);
+    }
+    assert!(compilation.recipe.variant(whole.pipelines.len(), &forced).is_err());
 }

@@ -11,9 +11,9 @@ pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 
 use kelpie_kir::{Module, Scalar};
 
-use crate::layout::{ColumnLayout, Scattered, ValueCodes};
+use crate::layout::{ColumnFacts, ColumnLayout, Scattered};
 use crate::shape::LaunchShape;
-use crate::types::{DataType, Range, Spacing};
+use crate::types::{DataType, Range};
 use crate::variant::Genome;
 use crate::variant::axes::{InitForm, SlotFill, SortPasses};
 
@@ -22,18 +22,8 @@ use crate::variant::axes::{InitForm, SlotFill, SortPasses};
 pub struct ScanInfo {
     /// Rows.
     pub rows: u64,
-    /// Layout of each column of the scan.
-    pub layouts: Vec<ColumnLayout>,
-    /// Of columns that have many values, equal ones far from each other; of no column where there is none.
-    pub scattered: Vec<Option<Scattered>>,
-    /// Whether rows of a column that follow each other have values that are near each other; of no column where there is none such.
-    pub clustered: Vec<bool>,
-    /// Whether a column is known to have no value twice, and no NULL, by all of its rows; of no column where there is none such.
-    pub unique: Vec<bool>,
-    /// The distances of a column's values, by all of its rows, where they have one; of no column where there is none such.
-    pub spacings: Vec<Option<Spacing>>,
-    /// The codes that lie beside a column's values, where these are few; of no column where there is none such.
-    pub codes: Vec<Option<ValueCodes>>,
+    /// Of each column of the scan.
+    pub columns: Vec<ColumnFacts>,
     /// What is known of the values that columns have together.
     pub multi_column_distinct: Vec<MultiColumnDistinct>,
 }
@@ -41,8 +31,16 @@ pub struct ScanInfo {
 impl ScanInfo {
     /// A scan of which no more is known.
     pub fn new(rows: u64, layouts: Vec<ColumnLayout>) -> ScanInfo {
-        let (scattered, clustered, unique, spacings, codes, multi_column_distinct) = Default::default();
-        ScanInfo { rows, layouts, scattered, clustered, unique, spacings, codes, multi_column_distinct }
+        let columns = layouts.into_iter().map(ColumnFacts::from).collect();
+        ScanInfo { rows, columns, multi_column_distinct: Vec::new() }
+    }
+
+    /// As it is, but that `known` is how a column's values are scattered.
+    pub fn with_scattered(mut self, column: usize, known: Option<Scattered>) -> ScanInfo {
+        if let Some(facts) = self.columns.get_mut(column) {
+            facts.scattered = known;
+        }
+        self
     }
 }
 
@@ -75,7 +73,7 @@ pub struct Program {
 impl Program {
     /// The sort on top, where there is one that is not left to the host.
     pub fn sorting(&self) -> Option<&Sorting> {
-        self.pipelines.last().and_then(CompiledPipeline::sorting)
+        self.pipelines.last().and_then(|pipeline| pipeline.variant.sorting())
     }
 }
 
@@ -158,13 +156,15 @@ impl CompiledKernel {
     }
 }
 
-/// One pipeline: one kernel over the rows of a source, and what the engine does around it.
+/// One pipeline: rows of a source that are brought to a sink.
 #[derive(Debug, Clone)]
 pub struct CompiledPipeline {
     /// What it does, for people.
     pub name: String,
-    /// Does all of it, or, where places are counted, writes.
-    pub kernel: CompiledKernel,
+    /// How that is done, by what was chosen.
+    pub variant: PipelineVariant,
+    /// Other ways to do it, which blocks of its rows may take in turn with that one ([`Choices::rotation`](crate::choices::Choices)).
+    pub others: Vec<PipelineVariant>,
     /// Rows of its source.
     pub rows: RowCount,
     /// Pipelines of one group follow each other and fill the same states: where one reports `Status::Grow`, all of them
@@ -185,11 +185,40 @@ pub struct CompiledPipeline {
     pub keeps_text: bool,
     /// What aggregates of its source are called, by the number that a sum beyond its type is reported with.
     pub sums: Vec<String>,
-    /// What the engine does before and after launches, and where one reports that it could not go on.
+}
+
+/// A way to run a pipeline, which stands by itself: whichever variant of a pipeline works on a block of its rows, the states have the same in
+/// them afterwards.
+#[derive(Debug, Clone)]
+pub struct PipelineVariant {
+    /// Does all of the pipeline, or, where places are counted, writes.
+    pub kernel: CompiledKernel,
+    /// What the engine does before and after launches, and where one reports that it could not go on; with the kernels that are
+    /// launched before (counting, sketching).
     pub around: Vec<HostAction>,
+    /// What was chosen for it beside what its program's genome says; nothing of the first variant.
+    pub genome: Genome,
 }
 
 impl CompiledPipeline {
+    /// The modules of the kernels of all its variants, those of one in the order in which they run.
+    pub fn into_modules(self) -> impl Iterator<Item = Module> {
+        [self.variant].into_iter().chain(self.others).flat_map(PipelineVariant::into_modules)
+    }
+
+    /// All variants, the one that was chosen first.
+    pub fn variants(&self) -> impl Iterator<Item = &PipelineVariant> {
+        [&self.variant].into_iter().chain(&self.others)
+    }
+}
+
+impl PipelineVariant {
+    /// Adds what the engine does, behind what it does on the same occasions.
+    pub(crate) fn add(&mut self, actions: &[HostAction]) {
+        self.around.extend(actions.iter().cloned());
+        self.around.sort_by_key(|action| action.when);
+    }
+
     /// What the engine does on an occasion, in order.
     pub fn tasks(&self, when: When) -> impl Iterator<Item = &Task> {
         self.around.iter().filter(move |action| action.when == when).map(|action| &action.task)
@@ -242,8 +271,7 @@ impl CompiledPipeline {
         sketch.into_iter().chain(count).chain([&self.kernel])
     }
 
-    /// The modules of its kernels, in the order in which these run.
-    pub fn into_modules(self) -> impl Iterator<Item = Module> {
+    fn into_modules(self) -> impl Iterator<Item = Module> {
         let before = self.around.into_iter().filter_map(|action| match action.task {
             Task::Sketch(sketching) => Some(sketching.kernel),
             Task::Count(counting) => counting.kernel,
@@ -405,6 +433,8 @@ pub struct OutputLayout {
     pub columns: Vec<OutputColumn>,
     /// There are no more rows than this, whatever `count` says.
     pub limit: Option<u64>,
+    /// The rows are in the order of the plan's sort, though nobody has sorted them.
+    pub is_sorted: bool,
 }
 
 /// A column of the result.

@@ -51,7 +51,7 @@ pub use self::joins::{
     BucketEntries, BuildParts, BuiltSide, EmptySlots, FirstLookUps, IndexForm, IndexRows, JoinParts,
     KeyFilter, KeyWindows, Pruning, RowPlaces, RuntimeFilters, TextJoin,
 };
-pub use self::keys::{ComputedKeys, DependentKeys, TextKeys};
+pub use self::keys::{ComputedKeys, DependentKeys, TextKeys, UniqueRows};
 pub use self::lanes::{
     CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
@@ -407,6 +407,7 @@ pub const ALL: &[Axis] = &[
     GroupForm::AXIS,
     TextKeys::AXIS,
     ComputedKeys::AXIS,
+    UniqueRows::AXIS,
     DependentKeys::AXIS,
     Placement::AXIS,
     TableCopies::AXIS,

@@ -67,8 +67,30 @@ pub(super) struct IntegerChunk {
     sample: Vec<i64>,
     /// The distance that all values have multiples of, 0 where they are all equal.
     step: u64,
-    /// Each value is greater than the one before, or each is less: none is there twice.
-    is_strict: bool,
+    order: ValueOrder,
+}
+
+/// In which order values are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ValueOrder {
+    /// None is less than the one before.
+    pub ascends: bool,
+    /// None is greater than the one before.
+    pub descends: bool,
+    /// Each is greater than the one before, or each is less: none is there twice.
+    pub is_strict: bool,
+}
+
+impl ValueOrder {
+    /// That of values in no order is known after a few comparisons.
+    pub(super) fn of<T: Ord>(values: &[T]) -> ValueOrder {
+        let (rises, falls) = (values.is_sorted_by(|a, b| a < b), values.is_sorted_by(|a, b| a > b));
+        ValueOrder {
+            ascends: rises || values.is_sorted(),
+            descends: falls || values.is_sorted_by(|a, b| a >= b),
+            is_strict: rises || falls,
+        }
+    }
 }
 
 /// Where a partition writes a column's values while it is read, if that is known.
@@ -176,8 +198,7 @@ impl IntegerChunk {
         Target { writes_to: (placing, device), coder }: Target<'_>,
     ) -> Result<IntegerChunk, DeviceError> {
         let rows = values.len();
-        // A comparison or two of columns in no such order.
-        let is_strict = values.is_sorted_by(|a, b| a < b) || values.is_sorted_by(|a, b| a > b);
+        let order = ValueOrder::of(values);
         let stored = match placing {
             Some(placing) if placing.takes(rows, Some(range)) => {
                 let width = placing.width();
@@ -193,7 +214,7 @@ impl IntegerChunk {
         let sample = spread::sample(values, Native::low);
         let step = spacing::step(values, Native::low, range);
         coder.take(values, Native::low, (range, step));
-        Ok(IntegerChunk { rows, values: Some(stored), sample, step, is_strict })
+        Ok(IntegerChunk { rows, values: Some(stored), sample, step, order })
     }
 
     /// Rows that are all NULL.
@@ -203,7 +224,8 @@ impl IntegerChunk {
         if let Some(placing) = placing {
             placing.skip(device, rows)?;
         }
-        Ok(IntegerChunk { rows, values: None, sample: Vec::new(), step: 0, is_strict: rows == 0 })
+        let order = if rows == 0 { ValueOrder::of::<i64>(&[]) } else { ValueOrder::default() };
+        Ok(IntegerChunk { rows, values: None, sample: Vec::new(), step: 0, order })
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -225,9 +247,9 @@ impl IntegerChunk {
         Some((self.range()?.min, self.step))
     }
 
-    /// Whether it is known that no value is there twice, and none of them is NULL.
-    pub(super) fn is_strict(&self) -> bool {
-        self.is_strict
+    /// The order of the values; of none where they are not known to be all there.
+    pub(super) fn order(&self) -> ValueOrder {
+        self.order
     }
 
     /// Whether its values were written to the column's place.

@@ -17,7 +17,7 @@ pub use cache::ColumnCache;
 pub use glance::{Watch, expected_layouts};
 use std::sync::{Arc, OnceLock};
 
-use kelpie_compile::layout::{ColumnLayout, Scattered, ValueCodes};
+use kelpie_compile::layout::{ColumnFacts, ColumnLayout, ColumnOrder, Scattered, ValueCodes};
 use kelpie_compile::types::{Range, Spacing};
 use kelpie_device::Buffer;
 
@@ -55,6 +55,8 @@ pub struct ResidentColumn {
     pub clustered: OnceLock<bool>,
     /// All of its rows were looked at: no value is there twice, and none is NULL. Of most columns nobody knows.
     pub is_unique: bool,
+    /// The order of its values, none of which is NULL, where they are in one.
+    pub order: Option<ColumnOrder>,
     /// The distances of its values, by all of its rows, where they have one.
     pub spacing: Option<Spacing>,
     /// Codes beside its values, where these are few integers far from each other.
@@ -98,6 +100,19 @@ impl ResidentColumn {
     /// Whether rows that follow each other have values near each other ([`spread::are_clustered`]).
     pub fn is_clustered(&self) -> bool {
         *self.clustered.get_or_init(|| spread::are_clustered(&self.zones, self.rows))
+    }
+
+    /// What the compiler must know of it.
+    pub fn facts(&self) -> ColumnFacts {
+        ColumnFacts {
+            layout: self.layout.clone(),
+            scattered: self.scattered,
+            is_clustered: self.is_clustered(),
+            is_unique: self.is_unique,
+            order: self.order,
+            spacing: self.spacing,
+            codes: self.coded.as_ref().map(|coded| coded.layout),
+        }
     }
 
     /// Bytes of all buffers.

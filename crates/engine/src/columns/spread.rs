@@ -1,10 +1,11 @@
 //! How the values of a column are spread over its rows, by a sample: whether there are many, and equal ones far from each other. Then
 //! an aggregation by them meets groups in an order that no cache helps with.
 
-use kelpie_compile::layout::Scattered;
+use kelpie_compile::layout::{ColumnOrder, Scattered};
 use kelpie_compile::types::Range;
 
 use super::Zone;
+use super::integers::ValueOrder;
 
 /// Values of a chunk that are looked at, at most.
 const OF_CHUNK: usize = 32;
@@ -140,18 +141,34 @@ pub(super) fn are_clustered(zones: &[Zone], rows: u64) -> bool {
     matches!((all, most), (Some(all), Some(most)) if all <= most / ZONE_SHARE)
 }
 
-/// Whether no value of a column is there twice, by its chunks: whether each by itself is known to have none twice, and its bounds. Chunks may
-/// come in any order, if only they are apart.
-pub(super) fn are_unique(chunks: impl Iterator<Item = (bool, Option<Range>)>) -> bool {
+/// Whether no value of a column is there twice, by the orders and bounds of its chunks. Chunks may come in any order, if only they are apart.
+pub(super) fn are_unique(chunks: impl Iterator<Item = (ValueOrder, Option<Range>)>) -> bool {
     let mut ranges = Vec::new();
-    for (is_strict, range) in chunks {
-        if !is_strict {
+    for (order, range) in chunks {
+        if !order.is_strict {
             return false;
         }
         ranges.extend(range);
     }
     ranges.sort_unstable_by_key(|range| range.min);
     ranges.is_sorted_by(|a, b| a.max < b.min)
+}
+
+/// In which order the values of a column are, by the orders and bounds of its chunks, which come as its rows do.
+pub(super) fn order_of(chunks: impl Iterator<Item = (ValueOrder, Option<Range>)>) -> Option<ColumnOrder> {
+    let mut all = ValueOrder { ascends: true, descends: true, is_strict: false };
+    let mut before: Option<Range> = None;
+    for (order, range) in chunks {
+        all.ascends &= order.ascends;
+        all.descends &= order.descends;
+        let Some(range) = range else { continue };
+        if let Some(before) = before {
+            all.ascends &= before.max <= range.min;
+            all.descends &= before.min >= range.max;
+        }
+        before = Some(range);
+    }
+    (all.ascends || all.descends).then_some(ColumnOrder { descends: !all.ascends })
 }
 
 #[cfg(test)]
@@ -161,7 +178,10 @@ mod tests {
     #[test]
     fn columns_are_unique_where_each_chunk_is_and_chunks_are_apart() {
         let chunk = |min: i128, max: i128| (true, Some(Range { min, max }));
-        let unique = |chunks: &[(bool, Option<Range>)]| are_unique(chunks.iter().copied());
+        let unique = |chunks: &[(bool, Option<Range>)]| {
+            let of = |is_strict: bool| ValueOrder { is_strict, ..ValueOrder::default() };
+            are_unique(chunks.iter().map(|(is_strict, range)| (of(*is_strict), *range)))
+        };
         assert!(unique(&[]) && unique(&[chunk(1, 9)]) && unique(&[chunk(1, 9), chunk(10, 12)]));
         assert!(unique(&[chunk(10, 12), (true, None), chunk(1, 9), chunk(13, 13)]));
         assert!(!unique(&[chunk(1, 9), chunk(9, 12)]));
@@ -254,5 +274,21 @@ mod tests {
         assert_eq!(estimate(2_000_000, zipf), None);
         assert_eq!(estimate(2_000_000, |_| 7), None);
         assert_eq!(scattered([].into_iter(), 2_000_000), None);
+    }
+
+    #[test]
+    fn columns_are_in_order_where_each_chunk_is_and_chunks_follow_each_other() {
+        let order = |chunks: &[&[i64]]| {
+            let range = |chunk: &[i64]| Some(Range::new(*chunk.iter().min()?, *chunk.iter().max()?));
+            order_of(chunks.iter().map(|chunk| (ValueOrder::of(chunk), range(chunk))))
+                .map(|order| order.descends)
+        };
+        assert_eq!(order(&[&[1, 2, 2], &[2, 5], &[7]]), Some(false));
+        assert_eq!(order(&[&[9, 9], &[9, 4], &[4, 1]]), Some(true));
+        assert_eq!(order(&[&[3, 3], &[3]]), Some(false));
+        assert_eq!(order(&[&[], &[1, 2], &[], &[3]]), Some(false));
+        assert_eq!(order(&[&[1, 3], &[2, 4]]), None);
+        assert_eq!(order(&[&[1, 2], &[5, 4]]), None);
+        assert_eq!(order(&[&[2, 1], &[3, 2]]), None);
     }
 }

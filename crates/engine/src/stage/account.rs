@@ -20,7 +20,7 @@ impl Run<'_> {
             all += traffic.link;
             (metrics.bytes_read, metrics.bytes_written) = (all.read, all.written);
         }
-        for argument in pipeline.all_arguments().filter(|_| metrics.traffic.is_none()) {
+        for argument in pipeline.variant.all_arguments().filter(|_| metrics.traffic.is_none()) {
             match argument {
                 Argument::Column { scan, column, part } => {
                     let resident = self.setting.column(*scan, *column)?;
@@ -30,8 +30,8 @@ impl Run<'_> {
                 Argument::State(state) => {
                     let bytes = self.store.bytes(*state)? as u64;
                     let class = self.prepared.program.states[*state].class;
-                    let own = pipeline.cleared().any(|cleared| cleared == *state)
-                        || pipeline.grows().any(|grown| grown == class);
+                    let own = pipeline.variant.cleared().any(|cleared| cleared == *state)
+                        || pipeline.variant.grows().any(|grown| grown == class);
                     *(if own { &mut metrics.bytes_written } else { &mut metrics.bytes_read }) += bytes;
                 }
                 _ => {}
@@ -45,7 +45,7 @@ impl Run<'_> {
     /// Rows that a pipeline has made. Where nothing counts them it is one if there is room for one.
     pub fn rows_out(&self, pipeline: &CompiledPipeline) -> Result<Option<u64>, EngineError> {
         let Some(counter) = pipeline.produced else {
-            let most = pipeline.cleared().map(|state| self.store.capacity_of(state)).max();
+            let most = pipeline.variant.cleared().map(|state| self.store.capacity_of(state)).max();
             return Ok((most.unwrap_or(1) <= 1).then_some(1));
         };
         let is_result = counter == self.prepared.program.output.count;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use kelpie_compile::pipeline::{CompiledPipeline, Fitting, Sorting, Task, When, WordRanks};
+use kelpie_compile::pipeline::{CompiledPipeline, Fitting, PipelineVariant, Sorting, Task, When, WordRanks};
 use kelpie_device::Buffer;
 
 use super::Setting;
@@ -25,6 +25,8 @@ pub(super) struct Occasion<'o> {
     /// Its number in the program.
     pub index: usize,
     pub pipeline: &'o CompiledPipeline,
+    /// Which of its variants has its turn.
+    pub turn: usize,
     pub metrics: &'o mut PipelineMetrics,
     /// The rows of its source over which its kernels are launched.
     pub rows: Range<u64>,
@@ -45,7 +47,23 @@ impl<'o> Occasion<'o> {
         metrics: &'o mut PipelineMetrics,
     ) -> Occasion<'o> {
         let (rows, at_hand) = (0..0, AtHand::default());
-        Occasion { index, pipeline, metrics, rows, at_hand, is_partial: false, grown: false, until: None }
+        Occasion {
+            index,
+            pipeline,
+            turn: 0,
+            metrics,
+            rows,
+            at_hand,
+            is_partial: false,
+            grown: false,
+            until: None,
+        }
+    }
+
+    /// The variant that has its turn.
+    pub fn variant(&self) -> &'o PipelineVariant {
+        let pipeline = self.pipeline;
+        self.turn.checked_sub(1).and_then(|other| pipeline.others.get(other)).unwrap_or(&pipeline.variant)
     }
 }
 
@@ -53,7 +71,7 @@ impl Run<'_> {
     /// Carries out a pipeline's actions of one kind of occasion. Where one says that the kernel is not to be launched, the
     /// later ones are left out.
     pub fn perform(&mut self, when: When, at: &mut Occasion<'_>) -> Result<Verdict, EngineError> {
-        for task in at.pipeline.tasks(when) {
+        for task in at.variant().tasks(when) {
             match self.task(task, at)? {
                 Verdict::Done => {}
                 other => return Ok(other),

@@ -54,6 +54,7 @@ impl Ahead<'_> {
             host_sort_rows,
             direct_bytes,
             forced,
+            rotation: &self.options.rotation,
             shape,
             keeps_rows,
             calibration: self.calibration,

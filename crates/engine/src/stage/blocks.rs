@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kelpie_compile::context::{Argument, ColumnPart};
 use kelpie_compile::layout::Storage;
-use kelpie_compile::pipeline::{BlockRows, CompiledPipeline, RowCount};
+use kelpie_compile::pipeline::{BlockRows, CompiledPipeline, PipelineVariant, RowCount};
 use kelpie_device::{Buffer, CopyTicket, HostCopy, KernelArgument};
 
 use super::Setting;
@@ -246,7 +246,9 @@ impl Blocks {
 fn host_parts(setting: &Setting<'_>, pipeline: &CompiledPipeline) -> Result<Vec<Streamed>, EngineError> {
     let RowCount::Scan(source) = pipeline.rows else { return Ok(Vec::new()) };
     let mut parts: Vec<Streamed> = Vec::new();
-    for argument in pipeline.kernels().flat_map(|kernel| &kernel.arguments) {
+    for argument in
+        pipeline.variants().flat_map(PipelineVariant::kernels).flat_map(|kernel| &kernel.arguments)
+    {
         let Argument::Column { scan, column, part } = *argument else { continue };
         let name = (scan, column, part);
         let resident = setting.column(scan, column)?;

@@ -14,7 +14,7 @@ impl Run<'_> {
     pub fn count(&mut self, counting: &Counting, at: &mut Occasion<'_>) -> Result<Verdict, EngineError> {
         let before = self.store.read_word(counting.total)?;
         let rows = at.rows.end - at.rows.start;
-        let kernel = self.prepared.kernels[at.index].count.as_ref();
+        let kernel = self.prepared.kernels[at.index][at.turn].count.as_ref();
         let kernel = kernel.map(|kernel| kernel.get(self.setting.stream)).transpose()?;
         let more = match (&counting.kernel, kernel, counting.counts) {
             (Some(declared), Some(kernel), Some(counts)) => {
@@ -84,7 +84,7 @@ impl Run<'_> {
     /// Clears the states of a class that the group has cleared and that have become others.
     pub(super) fn clear_again(&mut self, class: usize) -> Result<(), EngineError> {
         let states = &self.prepared.program.states;
-        for task in self.group.iter().flat_map(|pipeline| pipeline.tasks(When::BeforeRun)) {
+        for task in self.group.iter().flat_map(|pipeline| pipeline.variant.tasks(When::BeforeRun)) {
             match task {
                 Task::Clear(state) if states[*state].class == class => self.store.clear(*state)?,
                 _ => {}

@@ -280,7 +280,7 @@ impl Run<'_> {
 
 /// Whether a pipeline's kernels may report anything but that they need more room or that the query fails.
 fn may_fall_back(pipeline: &CompiledPipeline) -> bool {
-    pipeline.counting().is_some() || reports_other(&pipeline.kernel.module)
+    pipeline.variants().any(|variant| variant.counting().is_some() || reports_other(&variant.kernel.module))
 }
 
 fn reports_other(module: &Module) -> bool {

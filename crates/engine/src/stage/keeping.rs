@@ -276,6 +276,7 @@ fn encode(
         sample: None,
         clustered: OnceLock::new(),
         is_unique: false,
+        order: None,
         spacing: None,
         coded: None,
     };

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use kelpie_compile::pipeline::{CompiledKernel, CompiledPipeline};
+use kelpie_compile::pipeline::{CompiledKernel, PipelineVariant};
 use kelpie_device::{BlockShape, BuildTimes, Device, Kernel, QueryStream};
 use kelpie_kir::{Target, ValidModule, validate_for};
 use parking_lot::Mutex;
@@ -57,7 +57,7 @@ impl LazyKernel {
     }
 }
 
-/// A pipeline's kernels of one genome.
+/// The kernels of a variant of a pipeline.
 #[derive(Debug)]
 pub struct PipelineKernels {
     /// What they are compiled for.
@@ -71,24 +71,27 @@ pub struct PipelineKernels {
 }
 
 impl PipelineKernels {
-    fn new(pipeline: &CompiledPipeline, device: &Arc<dyn Device>) -> Result<PipelineKernels, EngineError> {
+    fn new(
+        (pipeline, variant): (&str, &PipelineVariant),
+        device: &Arc<dyn Device>,
+    ) -> Result<PipelineKernels, EngineError> {
         let target = device.target();
-        let count = pipeline.counting().and_then(|counting| counting.kernel.as_ref());
-        let lazy = |kernel: &CompiledKernel| LazyKernel::new(kernel, &pipeline.name, target);
-        let (main, count) = (lazy(&pipeline.kernel)?, count.map(lazy).transpose()?);
-        let sketch = pipeline.sketching().map(|sketching| lazy(&sketching.kernel)).transpose()?;
+        let count = variant.counting().and_then(|counting| counting.kernel.as_ref());
+        let lazy = |kernel: &CompiledKernel| LazyKernel::new(kernel, pipeline, target);
+        let (main, count) = (lazy(&variant.kernel)?, count.map(lazy).transpose()?);
+        let sketch = variant.sketching().map(|sketching| lazy(&sketching.kernel)).transpose()?;
         Ok(PipelineKernels { device: Arc::downgrade(device), main, count, sketch })
     }
 
-    fn are(&self, pipeline: &CompiledPipeline) -> bool {
-        let count = pipeline.counting().and_then(|counting| counting.kernel.as_ref());
-        let sketch = pipeline.sketching().map(|sketching| &sketching.kernel);
+    fn are(&self, variant: &PipelineVariant) -> bool {
+        let count = variant.counting().and_then(|counting| counting.kernel.as_ref());
+        let sketch = variant.sketching().map(|sketching| &sketching.kernel);
         let is = |own: &Option<LazyKernel>, kernel: Option<&CompiledKernel>| match (own, kernel) {
             (None, None) => true,
             (Some(own), Some(kernel)) => own.is(kernel),
             _ => false,
         };
-        self.main.is(&pipeline.kernel) && is(&self.count, count) && is(&self.sketch, sketch)
+        self.main.is(&variant.kernel) && is(&self.count, count) && is(&self.sketch, sketch)
     }
 
     /// Those that every run launches.
@@ -98,42 +101,42 @@ impl PipelineKernels {
 }
 
 /// A pipeline and a genome: the program before its variants were chosen, the pipeline's number, what was chosen for it.
-pub type Variant = (Fingerprint, usize, Fingerprint);
+pub type VariantKey = (Fingerprint, usize, Fingerprint);
 
 /// The kernels of all pipelines that some program holds, by pipeline and genome.
 #[derive(Debug, Default)]
-pub struct KernelVariants(Mutex<HashMap<Variant, Weak<PipelineKernels>>>);
+pub struct KernelVariants(Mutex<HashMap<VariantKey, Weak<PipelineKernels>>>);
 
 impl KernelVariants {
     /// The kernels of a pipeline under a genome: those that there are, or new ones, which are not compiled yet.
     pub fn of(
         &self,
-        variant: Variant,
-        pipeline: &CompiledPipeline,
+        key: VariantKey,
+        (pipeline, variant): (&str, &PipelineVariant),
         device: &Arc<dyn Device>,
     ) -> Result<Arc<PipelineKernels>, EngineError> {
-        let known = self.0.lock().get(&variant).and_then(Weak::upgrade);
+        let known = self.0.lock().get(&key).and_then(Weak::upgrade);
         // A device that was lost and opened again is another one.
         if let Some(known) = known.filter(|known| known.device.as_ptr().addr() == Arc::as_ptr(device).addr())
         {
             // Another module under the same key is a choice that is missing in the genome.
-            if known.are(pipeline) {
+            if known.are(variant) {
                 return Ok(known);
             }
-            debug_assert!(false, "two kernels of one genome: {}", pipeline.name);
+            debug_assert!(false, "two kernels of one genome: {pipeline}");
         }
-        let kernels = Arc::new(PipelineKernels::new(pipeline, device)?);
+        let kernels = Arc::new(PipelineKernels::new((pipeline, variant), device)?);
         let mut variants = self.0.lock();
         if variants.len() >= ENTRIES {
             variants.retain(|_, kernels| kernels.strong_count() > 0);
         }
-        variants.insert(variant, Arc::downgrade(&kernels));
+        variants.insert(key, Arc::downgrade(&kernels));
         Ok(kernels)
     }
 
     /// What some kernels are kept under.
     #[cfg(feature = "testing")]
-    pub fn variant_of(&self, kernels: &Arc<PipelineKernels>) -> Option<Variant> {
+    pub fn variant_of(&self, kernels: &Arc<PipelineKernels>) -> Option<VariantKey> {
         let variants = self.0.lock();
         let found = variants.iter().find(|(_, known)| known.as_ptr() == Arc::as_ptr(kernels));
         found.map(|(variant, _)| *variant)
@@ -144,10 +147,11 @@ impl KernelVariants {
 /// nanoseconds, and what all of them took in their threads. `is_first`: with those that a first run launches beside.
 pub fn compile_all(
     stream: &dyn QueryStream,
-    kernels: &[Arc<PipelineKernels>],
+    kernels: &[Vec<Arc<PipelineKernels>>],
     is_first: bool,
 ) -> Result<(Vec<u64>, Split), EngineError> {
     let each = kernels.iter().enumerate();
+    let each = each.flat_map(|(index, variants)| variants.iter().map(move |kernels| (index, kernels)));
     let all = each.flat_map(|(index, kernels)| {
         let sketch = kernels.sketch.iter().filter(move |_| is_first);
         kernels.each().chain(sketch).map(move |kernel| (index, kernel))

@@ -76,8 +76,8 @@ pub struct Prepared {
     pub program: Program,
     /// The variants that were chosen for it.
     pub genome: Arc<Genome>,
-    /// One a pipeline.
-    pub kernels: Vec<Arc<PipelineKernels>>,
+    /// Of each pipeline, those of each of its variants.
+    pub kernels: Vec<Vec<Arc<PipelineKernels>>>,
     /// Rows of a sort up to which the host computes the order.
     host_order_rows: u64,
     /// Capacities that fit what the program held when it last ran: it starts with them the next time.
@@ -231,22 +231,10 @@ fn expected(scan: &Scan, inputs: &[Input]) -> Option<ScanInfo> {
 
 /// What the compiler must know of loaded data.
 pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
-    let info = |data: &Loaded| {
-        let scattered: Vec<_> = data.columns.iter().map(|column| column.scattered).collect();
-        let clustered: Vec<_> = data.columns.iter().map(|column| column.is_clustered()).collect();
-        let unique: Vec<_> = data.columns.iter().map(|column| column.is_unique).collect();
-        let spacings: Vec<_> = data.columns.iter().map(|column| column.spacing).collect();
-        let codes: Vec<_> = data.columns.iter().map(|column| Some(column.coded.as_ref()?.layout)).collect();
-        ScanInfo {
-            rows: data.rows,
-            layouts: data.columns.iter().map(|column| column.layout.clone()).collect(),
-            scattered: if scattered.iter().any(Option::is_some) { scattered } else { Vec::new() },
-            clustered: if clustered.contains(&true) { clustered } else { Vec::new() },
-            unique: if unique.contains(&true) { unique } else { Vec::new() },
-            spacings: if spacings.iter().any(Option::is_some) { spacings } else { Vec::new() },
-            codes: if codes.iter().any(Option::is_some) { codes } else { Vec::new() },
-            multi_column_distinct: Vec::new(),
-        }
+    let info = |data: &Loaded| ScanInfo {
+        rows: data.rows,
+        columns: data.columns.iter().map(|column| column.facts()).collect(),
+        multi_column_distinct: Vec::new(),
     };
     loaded.iter().map(info).collect()
 }
@@ -262,10 +250,13 @@ pub fn prepare(
 ) -> Result<Prepared, EngineError> {
     let numbered = program.pipelines.iter().enumerate();
     let kernels = numbered.map(|(index, pipeline)| {
-        let variant = (base, index, identity::genome(&program.genome, index));
-        variants.of(variant, pipeline, device)
+        let each = pipeline.variants().map(|variant| {
+            let genome = identity::genome((&program.genome, &variant.genome), index);
+            variants.of((base, index, genome), (&pipeline.name, variant), device)
+        });
+        each.collect()
     });
-    let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+    let kernels = kernels.collect::<Result<Vec<_>, EngineError>>()?;
     let by_rule = || sorting::host_order_rows(device.target().lanes);
     let host_order_rows = host_sort_rows.unwrap_or_else(by_rule);
     Ok(Prepared {

@@ -49,7 +49,7 @@ impl Layout {
 /// States that actions take as whole buffers.
 fn apart(pipeline: &CompiledPipeline) -> Vec<usize> {
     let mut apart = Vec::new();
-    for action in &pipeline.around {
+    for action in pipeline.variants().flat_map(|variant| &variant.around) {
         match &action.task {
             Task::PrefixSum(state) => apart.push(*state),
             Task::Rank(words) => apart.extend([words.bits, words.ranks]),

@@ -32,13 +32,13 @@ impl Run<'_> {
             return Ok(Verdict::Done);
         }
         at.metrics.queued += counted;
-        let lanes = u64::from(at.pipeline.kernel.shape.lanes);
+        let lanes = u64::from(at.variant().kernel.shape.lanes);
         let lanes_before = std::mem::take(&mut at.metrics.lanes);
         let rows = std::mem::replace(&mut at.rows, 0..pieces.saturating_mul(lanes));
         self.launcher.drains = true;
-        let kernel = self.prepared.kernels[at.index].main.get(self.setting.stream);
+        let kernel = self.prepared.kernels[at.index][at.turn].main.get(self.setting.stream);
         let verdict = match kernel {
-            Ok(kernel) => self.launch_kernel((kernel.as_ref(), &at.pipeline.kernel), at),
+            Ok(kernel) => self.launch_kernel((kernel.as_ref(), &at.variant().kernel), at),
             Err(error) => Err(error),
         };
         self.launcher.drains = false;
@@ -54,7 +54,7 @@ impl Run<'_> {
 
     /// What the last launch of a pipeline over its rows has left in its queue, in pieces, where it has one.
     pub fn queued(&self, pipeline: &CompiledPipeline) -> Result<u64, EngineError> {
-        for task in pipeline.tasks(When::AfterLaunch) {
+        for task in pipeline.variants().flat_map(|variant| variant.tasks(When::AfterLaunch)) {
             if let Task::Drain(queue) = task {
                 return Ok(RangeQueue::pieces_of(self.store.read_word(queue.pieces)?));
             }

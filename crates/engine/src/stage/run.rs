@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::time::Instant;
 
 use kelpie_compile::context::{Argument, Status};
-use kelpie_compile::pipeline::{BlockRows, CompiledKernel, CompiledPipeline, RowCount, When};
+use kelpie_compile::pipeline::{
+    BlockRows, CompiledKernel, CompiledPipeline, PipelineVariant, RowCount, Task, When,
+};
 use kelpie_compile::types::Field;
 use kelpie_device::Kernel;
 
@@ -197,6 +199,12 @@ impl<'a> Run<'a> {
                 Verdict::Done => {}
                 other => return Ok(other),
             }
+            // What other variants need before any block is that their own counters begin at zero.
+            for task in pipeline.others.iter().flat_map(|other| other.tasks(when)) {
+                if let Task::Clear(state) = task {
+                    self.store.clear(*state)?;
+                }
+            }
         }
         Ok(Verdict::Done)
     }
@@ -300,6 +308,7 @@ impl<'a> Run<'a> {
         let Some(pipeline) = chain.pipelines.get(position) else { return Ok(Ended::Done) };
         let is_last = position + 1 == chain.pipelines.len();
         let at = &mut Occasion::new(chain.first + position, pipeline, report);
+        at.turn = chain.index % pipeline.variants().count();
         if position == 0 && chain.index == 0 && self.wants_sketch(at) {
             at.at_hand = AtHand::of(&chain.blocks);
         }
@@ -345,8 +354,11 @@ impl<'a> Run<'a> {
             other => return Ok(other),
         }
         at.metrics.rows_in += at.rows.end - at.rows.start;
-        let kernel = self.prepared.kernels[at.index].main.get(self.setting.stream)?;
-        let verdict = self.launch_kernel((kernel.as_ref(), &at.pipeline.kernel), at)?;
+        let rows = at.rows.end - at.rows.start;
+        at.metrics.variant_rows.resize(at.pipeline.variants().count(), 0);
+        at.metrics.variant_rows[at.turn] += rows;
+        let kernel = self.prepared.kernels[at.index][at.turn].main.get(self.setting.stream)?;
+        let verdict = self.launch_kernel((kernel.as_ref(), &at.variant().kernel), at)?;
         self.launched(at.index);
         match verdict {
             Verdict::Done => self.perform(When::AfterLaunch, at),
@@ -376,7 +388,7 @@ impl<'a> Run<'a> {
     /// Makes room after a launch that lacked it; `blocks`: how many may want as much of it as the one that ran.
     pub fn grow(&mut self, at: &mut Occasion<'_>, blocks: usize) -> Result<(), EngineError> {
         // Later blocks want room too; workers of a CPU have stopped when there was none.
-        at.is_partial = blocks > 1 || at.pipeline.kernel.shape.is_serial();
+        at.is_partial = blocks > 1 || at.variant().kernel.shape.is_serial();
         at.grown = false;
         self.perform(When::OnGrow, at)?;
         match at.grown {
@@ -429,7 +441,8 @@ impl<'a> Run<'a> {
 
 /// Whether kernels of a chain make text.
 fn makes_text(chain: &[CompiledPipeline]) -> bool {
-    let mut arguments = chain.iter().flat_map(CompiledPipeline::all_arguments);
+    let variants = chain.iter().flat_map(CompiledPipeline::variants);
+    let mut arguments = variants.flat_map(PipelineVariant::all_arguments);
     arguments.any(|argument| matches!(argument, Argument::Heap(_)))
 }
 

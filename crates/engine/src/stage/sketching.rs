@@ -88,7 +88,7 @@ impl Run<'_> {
             return Ok(Verdict::Done);
         }
         self.sketched.insert(at.index);
-        let Some(kernel) = &self.prepared.kernels[at.index].sketch else {
+        let Some(kernel) = &self.prepared.kernels[at.index][at.turn].sketch else {
             return Err(EngineError::Internal("a sketch without a kernel".into()));
         };
         let kernel = kernel.get(self.setting.stream)?;
@@ -173,7 +173,7 @@ impl Run<'_> {
 
 /// Whether the sizes of a pipeline's hash tables may be estimated before each of its launches.
 fn has_sketch(pipeline: &CompiledPipeline) -> bool {
-    pipeline.tasks(When::BeforeLaunch).any(|task| matches!(task, Task::Sketch(_)))
+    pipeline.variant.tasks(When::BeforeLaunch).any(|task| matches!(task, Task::Sketch(_)))
 }
 
 #[cfg(test)]

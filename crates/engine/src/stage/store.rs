@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::buffer::MutableBuffer;
 use kelpie_compile::context::HeapPart;
-use kelpie_compile::pipeline::{CapacityClass, Growth, Program, Purpose};
+use kelpie_compile::pipeline::{CapacityClass, CompiledPipeline, Growth, Program, Purpose};
 use kelpie_device::{Buffer, Device, DeviceError, Download, KernelArgument, QueryStream};
 
 use super::Setting;
@@ -183,7 +183,8 @@ impl<'a> StateStore<'a> {
     /// follow from others stay.
     pub fn fitting(&self) -> Result<Vec<u64>, EngineError> {
         let mut capacities = self.capacities.clone();
-        let workers = self.program.pipelines.iter().map(|pipeline| pipeline.kernel.shape.workers());
+        let variants = self.program.pipelines.iter().flat_map(CompiledPipeline::variants);
+        let workers = variants.map(|variant| variant.kernel.shape.workers());
         let slack = (u64::from(workers.max().unwrap_or(0)) + 1) * FITTING_SLACK;
         for (class, capacity) in self.program.classes.iter().zip(&mut capacities) {
             let fits = match class.growth {

@@ -85,7 +85,7 @@ impl Cut<'_> {
         let fails = |expr: &Expr, rows: &OpenRows| may_fail(expr, &rows.columns);
         match () {
             () if keeps_order => Some("texts are strung together in the order of the probe side"),
-            () if !build.is_safe || !probe.is_safe => {
+            () if !build.properties.is_safe || !probe.properties.is_safe => {
                 Some("a side may fail, which nobody looks at where the other one is empty")
             }
             () if join.keys.iter().any(|(own, other)| fails(own, build) || fails(other, probe)) => {
@@ -101,7 +101,10 @@ impl Cut<'_> {
         let is_unique = |(build, probe): &(Expr, Expr)| {
             let key = column_of(if is_build { build } else { probe }, &rows.columns);
             key.origin.is_some_and(|(scan, column)| {
-                self.scans.get(scan).is_some_and(|info| info.unique.get(column) == Some(&true))
+                self.scans
+                    .get(scan)
+                    .and_then(|info| info.columns.get(column))
+                    .is_some_and(|facts| facts.is_unique)
             })
         };
         Known {

@@ -8,8 +8,7 @@
 use std::collections::BTreeSet;
 
 use crate::expr::{Expr, ExprKind, children, columns_read};
-use crate::layout::ColumnInfo;
-use crate::operator::aggregate::AggregateOperator;
+use crate::layout::{ColumnFacts, ColumnInfo};
 use crate::plan::{Join, JoinKind};
 use crate::types::DataType;
 
@@ -35,17 +34,17 @@ pub(super) struct Side<'a> {
 }
 
 impl Dependences {
-    /// Those of a scan, given of each column whether it has no value twice.
-    pub(super) fn of_scan(columns: &[ColumnInfo], unique: &[bool]) -> Dependences {
-        let is_key = |column: &usize| unique.get(*column) == Some(&true) && !columns[*column].nullable;
+    /// Those of a scan.
+    pub(super) fn of_scan(columns: &[ColumnInfo], facts: &[ColumnFacts]) -> Dependences {
+        let is_unique = |column: usize| facts.get(column).is_some_and(|facts| facts.is_unique);
+        let is_key = |column: &usize| is_unique(*column) && !columns[*column].nullable;
         let keys = (0..columns.len()).filter(is_key);
         let all = |key| Dependence { of: BTreeSet::from([key]), follow: (0..columns.len()).collect() };
         Dependences(keys.map(all).collect())
     }
 
-    /// Those of groups that have so many columns, the keys before all others: no two groups have the same keys.
-    pub(super) fn of_groups(groups: &AggregateOperator, columns: usize) -> Dependences {
-        let of = groups.telling_keys().collect();
+    /// Those of groups that have so many columns, of which `of` tell them apart.
+    pub(super) fn of_groups(of: BTreeSet<usize>, columns: usize) -> Dependences {
         Dependences(vec![Dependence { of, follow: (0..columns).collect() }])
     }
 
@@ -141,7 +140,7 @@ impl Dependences {
     }
 
     /// The columns with all that follow from them.
-    fn closure(&self, columns: &BTreeSet<usize>) -> BTreeSet<usize> {
+    pub(super) fn closure(&self, columns: &BTreeSet<usize>) -> BTreeSet<usize> {
         let (mut all, mut open) = (columns.clone(), self.0.iter().collect::<Vec<_>>());
         loop {
             let before = open.len();

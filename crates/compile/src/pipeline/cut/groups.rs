@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::delivery::{Grouped, Wanted};
-use super::dependence::Dependences;
+use super::properties::RowProperties;
 use super::strides::Stored;
 use super::{Cut, Open, OpenRows, computes};
 use crate::MicroModel;
@@ -53,9 +53,9 @@ impl Cut<'_> {
             let sort = Arc::new(sort.with_form(form));
             let (bound, columns) = (rows.bound(), sort.infos());
             let open = Open::new(SortedRows(Arc::clone(&sort)), bound);
-            let dependences = rows.dependences.projected(&exprs);
+            let properties = RowProperties::new(rows.properties.dependences.projected(&exprs));
             let open = self.sorted(rows, &exprs, &sort, open);
-            let rows = OpenRows { dependences, ..OpenRows::new(vec![open], columns) };
+            let rows = OpenRows { properties, ..OpenRows::new(vec![open], columns) };
             return Ok(self.aggregate_rows(rows, &own_keys, &own_aggregates)?.into());
         }
         if !keys.is_empty() {
@@ -221,11 +221,11 @@ impl Cut<'_> {
         let states = self.states.of(Purpose::Store);
         let store = PartStore::plan(infos, size, parts.0, self.shape, states)?;
         rows.project(exprs.to_vec());
-        let dependences = rows.dependences.clone();
+        let properties = RowProperties::new(rows.properties.dependences.clone());
         let source = |store: Arc<PartStore>, in_blocks, beyond| {
             let columns = store.infos();
             let rows = OpenRows::new(vec![Open::new(PartRows { store, in_blocks, beyond }, bound)], columns);
-            OpenRows { dependences: dependences.clone(), ..rows }
+            OpenRows { properties: properties.clone(), ..rows }
         };
         let planned = source(Arc::new(store.clone()), false, None);
         let from = Contents::Rows(aggregates);
@@ -321,9 +321,9 @@ impl Cut<'_> {
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let source = GroupCells(Arc::clone(finer));
         let columns = source.columns();
-        let dependences = Dependences::of_groups(finer, columns.len());
+        let properties = RowProperties::of_groups(finer.telling_keys().collect(), columns.len());
         let rows = OpenRows::new(vec![Open::new(source, finer.row_bound())], columns);
-        let rows = OpenRows { dependences, ..rows };
+        let rows = OpenRows { properties, ..rows };
         let operator = self.plan_aggregate(&rows, keys, contents, (None, None))?;
         self.add_to_groups(rows, (&operator, None));
         Ok(operator)
@@ -347,7 +347,11 @@ impl Cut<'_> {
             has_probes: rows.branches.iter().any(Open::has_probes),
             is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),
             is_serial: self.shape.is_serial(),
-            followers: rows.dependences.projected(keys).followers(&columns_of(keys, &rows.columns)),
+            followers: rows
+                .properties
+                .dependences
+                .projected(keys)
+                .followers(&columns_of(keys, &rows.columns)),
             parts,
             groups,
             fill: OnceCell::new(),
@@ -398,10 +402,10 @@ enum Contents<'a> {
 /// The groups as rows.
 pub(super) fn groups_of(operator: Arc<AggregateOperator>) -> OpenRows {
     let (columns, bound) = (operator.columns(), operator.row_bound());
-    let dependences = Dependences::of_groups(&operator, columns.len());
+    let properties = RowProperties::of_groups(operator.telling_keys().collect(), columns.len());
     // Groups lie anywhere in their table: all of them may be one thread's.
     let open = Open::new(Groups(operator), bound);
-    OpenRows { dependences, ..OpenRows::new(vec![open], columns) }
+    OpenRows { properties, ..OpenRows::new(vec![open], columns) }
 }
 
 /// How many rows come into parts.

@@ -7,6 +7,7 @@ use super::build_side::{changed, may_fail};
 use super::dependence::{Dependences, Side};
 use super::open::{Open, OpenRows};
 use super::partition::{Behind, SideParts};
+use super::properties::RowProperties;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::join::{
@@ -120,7 +121,7 @@ impl Cut<'_> {
                 rows
             }
         };
-        rows.is_safe = is_safe;
+        rows.properties.is_safe = is_safe;
         Ok(rows)
     }
 
@@ -136,7 +137,7 @@ impl Cut<'_> {
         let build_bound = build.bound();
         let (operator, parts, prunes) = self.plan_join((join, promise, site), (&build, &probe), behind)?;
         let build_fields = build.columns.len();
-        let dependences = dependences_of((join, &operator), &build, &probe);
+        let properties = properties_of((join, &operator), &build, &probe);
         let narrowed = build.narrowed();
         self.build_in_parts(&mut build, &operator, parts)?;
         self.close_build_side(build, &operator);
@@ -159,7 +160,7 @@ impl Cut<'_> {
         if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
             self.close(probe.branches, Arc::new(MarkMatches(Arc::clone(&operator))));
             let rows = OpenRows::new(vec![kept], operator.columns().to_vec());
-            return Ok(OpenRows { dependences, ..rows });
+            return Ok(OpenRows { properties, ..rows });
         }
         let expansion = operator.expansion(build_bound);
         for open in &mut probe.branches {
@@ -169,7 +170,7 @@ impl Cut<'_> {
             open.shared_out = open.shared_out.filter(|_| expansion == 1);
         }
         let rows = OpenRows::new(probe.branches, operator.columns().to_vec());
-        let mut rows = self.end_operator(OpenRows { dependences, ..rows })?;
+        let mut rows = self.end_operator(OpenRows { properties, ..rows })?;
         if let JoinKind::BuildOuter | JoinKind::FullOuter = join.kind {
             let nulls = join.probe.fields().into_iter().map(|field| Expr {
                 kind: ExprKind::Literal(Literal::Null),
@@ -192,20 +193,24 @@ fn is_safe(join: &Join, build: &OpenRows, probe: &OpenRows) -> bool {
         let columns: Vec<_> = build.columns.iter().chain(&probe.columns).cloned().collect();
         may_fail(condition, &columns)
     };
-    build.is_safe
-        && probe.is_safe
+    build.properties.is_safe
+        && probe.properties.is_safe
         && !join.keys.iter().any(|(own, other)| fails(own, build) || fails(other, probe))
         && !join.residual.as_ref().is_some_and(may_condition_fail)
 }
 
-/// Which columns of a join's rows follow from which others.
-fn dependences_of(
+/// What holds of a join's rows as a whole.
+fn properties_of(
     (join, operator): (&Join, &JoinOperator),
     build: &OpenRows,
     probe: &OpenRows,
-) -> Dependences {
+) -> RowProperties {
     fn side(rows: &OpenRows) -> Side<'_> {
-        Side { known: &rows.dependences, columns: &rows.columns }
+        Side { known: &rows.properties.dependences, columns: &rows.columns }
     }
-    Dependences::of_join(join, side(build), side(probe), operator.index().unique)
+    let is_unique = operator.index().unique;
+    let dependences = Dependences::of_join(join, side(build), side(probe), is_unique);
+    let form = (build.columns.len(), is_unique);
+    let properties = RowProperties::of_join(join, &build.properties, &probe.properties, form);
+    RowProperties { dependences, ..properties }
 }

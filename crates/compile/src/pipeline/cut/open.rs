@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::build_side::may_fail;
 use super::computes;
-use super::dependence::Dependences;
 use super::partition::PartCut;
+use super::properties::RowProperties;
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
@@ -231,31 +231,29 @@ pub(super) struct ChainPart {
 pub(super) struct OpenRows {
     pub(super) branches: Vec<Open>,
     pub(super) columns: Vec<ColumnInfo>,
-    /// Which of the columns follow from which others.
-    pub(super) dependences: Dependences,
-    /// Nothing that they are computed by may be an error, as far as that is asked.
-    pub(super) is_safe: bool,
+    /// What holds of them as a whole.
+    pub(super) properties: RowProperties,
 }
 
 impl OpenRows {
-    /// Rows of which it is not known whether columns follow from others, or may fail.
+    /// Rows of which nothing is known as a whole.
     pub(super) fn new(branches: Vec<Open>, columns: Vec<ColumnInfo>) -> OpenRows {
-        OpenRows { branches, columns, dependences: Dependences::default(), is_safe: false }
+        OpenRows { branches, columns, properties: RowProperties::default() }
     }
 
     /// What is known of those of some keys that do not follow from the others.
     pub(super) fn telling(&self, keys: &[Expr]) -> Vec<ColumnInfo> {
         let infos = columns_of(keys, &self.columns);
-        let followers = self.dependences.projected(keys).followers(&infos);
+        let followers = self.properties.dependences.projected(keys).followers(&infos);
         let telling = infos.into_iter().enumerate().filter(|(key, _)| !followers.contains(key));
         telling.map(|(_, info)| info).collect()
     }
 
     /// The rows become those of a projection.
     pub(super) fn project(&mut self, exprs: Vec<Expr>) {
-        self.is_safe = self.is_safe && !exprs.iter().any(|expr| may_fail(expr, &self.columns));
+        let is_safe = self.properties.is_safe && !exprs.iter().any(|expr| may_fail(expr, &self.columns));
         self.columns = columns_of(&exprs, &self.columns);
-        self.dependences = self.dependences.projected(&exprs);
+        self.properties = RowProperties { is_safe, ..self.properties.projected(&exprs) };
         self.push(Project(exprs));
     }
 

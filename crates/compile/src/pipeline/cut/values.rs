@@ -14,7 +14,7 @@ use crate::lower::{columns_of, is_cheap};
 use crate::operator::aggregate::{key_values, lacks_levels};
 use crate::plan::{Aggregate, Plan};
 use crate::types::DataType;
-use crate::variant::axes::ComputedKeys;
+use crate::variant::axes::{ComputedKeys, UniqueRows};
 
 /// Values of all columns together, at most: their groups lie near, and are few beside the rows. A CPU's worker takes longer to compute a key
 /// (of the month of a day 20 ns) than to come to a group in its caches.
@@ -29,16 +29,20 @@ impl Cut<'_> {
         &mut self,
         (input, keys): (&Plan, &[Expr]),
         aggregates: &[Aggregate],
-    ) -> Result<Grouped, Unsupported> {
+    ) -> Result<OpenRows, Unsupported> {
         let Some((input, computed)) = with_columns(input, keys) else {
-            let rows = self.open(input)?;
+            let mut rows = self.open(input)?;
             self.begin_groups();
-            return self.aggregate(rows, keys, (aggregates, Wanted::Rows));
+            if aggregates.is_empty() && self.are_distinct(&rows, keys)? {
+                rows.project(keys.to_vec());
+                return Ok(rows);
+            }
+            return Ok(self.aggregate(rows, keys, (aggregates, Wanted::Rows))?.rows());
         };
         let rows = self.open(&input)?;
         self.begin_groups();
         let Some(columns) = self.few_values(&rows, &computed, aggregates)? else {
-            return self.aggregate(rows, keys, (aggregates, Wanted::Rows));
+            return Ok(self.aggregate(rows, keys, (aggregates, Wanted::Rows))?.rows());
         };
         let finer = self.aggregate(rows, &columns, (aggregates, Wanted::Table))?.table()?;
         let among = |expr: &Expr| {
@@ -47,7 +51,17 @@ impl Cut<'_> {
         };
         let keys: Vec<Expr> = computed.iter().map(|key| substitute(key, &among)).collect();
         self.groups = self.groups.of_groups();
-        Ok(self.aggregate_groups(&finer, &keys)?.into())
+        Ok(Grouped::from(self.aggregate_groups(&finer, &keys)?).rows())
+    }
+
+    /// Whether each row is a group of its own, so that those that DISTINCT leaves are the rows as they come.
+    fn are_distinct(&self, rows: &OpenRows, keys: &[Expr]) -> Result<bool, Unsupported> {
+        if !rows.properties.are_unique(keys) {
+            return Ok(false);
+        }
+        let rule = (UniqueRows::Pass, "no two rows have the same keys");
+        let chosen = self.chooser.choose(&self.groups.to_string(), rule, |_| Ok(()))?;
+        Ok(chosen == UniqueRows::Pass)
     }
 
     /// The columns that keys are computed of, where groups by their values come first.

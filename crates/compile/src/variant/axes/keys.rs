@@ -34,3 +34,14 @@ axis!(
         Compared = "compared",
     }
 );
+
+axis!(
+    /// What DISTINCT does with rows of which no two are known to agree: `pipeline/cut/values`.
+    UniqueRows, "unique_rows", Plan, Rule, "what DISTINCT does with rows that are known to be unique",
+    {
+        /// They go on as they come.
+        Pass = "pass",
+        /// They are brought to groups.
+        Group = "group",
+    }
+);
