@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
-use kelpie_session::{Engine, KelpieSession, SessionOptions};
+use kelpie_session::{Engine, KelpieOptions, KelpieSession, OPTIONS, SessionOptions};
 use kelpie_workloads::Workload;
 use kelpie_workloads::bench::{Once, PeerKind, Subject};
 use kelpie_workloads::experiments::Experiment;
@@ -50,6 +50,18 @@ pub struct SessionArguments {
     pub settings: SettingArguments,
 }
 
+/// What `--help` says of options.
+fn help_of_options() -> String {
+    let mut help =
+        String::from("Set an option, as `SET key = value` does. May be repeated. Options of a session:\n");
+    let defaults = KelpieOptions::default();
+    for option in OPTIONS {
+        let (name, values, about) = (option.name, option.values, option.about);
+        help += &format!("\n  kelpie.{name} = {}: {about} ({values})", option.value(&defaults));
+    }
+    help + "\n  kelpie.variant.<axis> = rule: forces a choice; `kelpie variants` lists the axes"
+}
+
 /// Settings of a session.
 #[derive(Debug, Args)]
 pub struct SettingArguments {
@@ -57,7 +69,7 @@ pub struct SettingArguments {
     #[arg(long, value_enum, value_name = "D")]
     pub device: Option<DeviceName>,
     /// Set an option, as `SET key = value` does. May be repeated.
-    #[arg(long, value_name = "key=value", value_parser = parse_setting)]
+    #[arg(long, value_name = "key=value", value_parser = parse_setting, long_help = help_of_options())]
     pub set: Vec<(String, String)>,
 }
 

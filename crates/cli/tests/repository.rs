@@ -193,14 +193,29 @@ fn the_readme_names_the_commands_and_options_that_there_are() {
     for command in ["cargo run --release -- demo", "cargo test"] {
         assert!(readme.lines().any(|line| line.trim() == command), "README.md does not name `{command}`");
     }
-    let options = read("crates/datafusion/src/options.rs");
-    for line in readme.lines().filter(|line| line.starts_with("| `kelpie.")) {
-        // What stands in angle brackets is to be filled in.
-        let name = line.trim_start_matches("| `kelpie.").split(['`', '<']).next().unwrap();
-        assert!(
-            options.contains(&format!("\"{name}\"")),
-            "README.md names an option kelpie.{name} that is not there"
-        );
+}
+
+/// Tables of documents that follow from the code. With `KELPIE_UPDATE_DOCS=1` this test writes them.
+#[test]
+fn tables_of_options_and_axes_are_those_of_the_code() {
+    let tables = [
+        ("README.md", "options", kelpie_session::options_as_markdown()),
+        ("docs/techniques.md", "axes", kelpie_session::axes_as_markdown()),
+    ];
+    for (document, what, table) in tables {
+        let (text, begin, end) =
+            (read(document), format!("<!-- {what} -->\n"), format!("<!-- end of {what} -->"));
+        let from = text.find(&begin).unwrap_or_else(|| panic!("{document} has no {begin}")) + begin.len();
+        let to = text.find(&end).unwrap_or_else(|| panic!("{document} has no {end}"));
+        if text[from..to] != table {
+            if std::env::var_os("KELPIE_UPDATE_DOCS").is_some() {
+                fs::write(root().join(document), format!("{}{table}{}", &text[..from], &text[to..])).unwrap();
+                continue;
+            }
+            panic!(
+                "{document}: the table of {what} is not that of the code; run this test with KELPIE_UPDATE_DOCS=1"
+            );
+        }
     }
 }
 
@@ -279,10 +294,5 @@ fn the_page_of_techniques_names_files_and_axes_that_there_are() {
                 assert!(there(&path), "docs/techniques.md names {path}, which is not there");
             }
         }
-    }
-    let axes = read("crates/compile/src/variant/axes.rs");
-    let names = axes.lines().filter_map(|line| line.trim().strip_suffix(',')?.split('"').nth(1));
-    for name in names.filter(|name| axes.contains(&format!(", \"{name}\", "))) {
-        assert!(text.contains(name), "docs/techniques.md does not name the axis {name}");
     }
 }

@@ -28,7 +28,7 @@ pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_dat
 pub use fallback_plan::Rest;
 pub use join_order::JoinOrderRule;
 pub use memory_identity::{MemoryIdentity, identify};
-pub use options::{Fallback, GenericPlanMode, KelpieOptions};
+pub use options::{Fallback, GenericPlanMode, KelpieOptions, OPTIONS, SessionOption, options_as_markdown};
 pub use rule::{KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompiled_reasons};
 pub use translate::{Translated, scanned, translate};
 pub use whole_files::whole_files;

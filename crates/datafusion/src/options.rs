@@ -1,5 +1,7 @@
 //! The session options `kelpie.*`.
 
+mod list;
+
 use std::any::Any;
 use std::collections::BTreeMap;
 
@@ -7,9 +9,9 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, Ex
 use datafusion::common::config_err;
 use datafusion::error::Result;
 use kelpie_engine::variant::axes;
-use kelpie_engine::{
-    DeviceChoice, Dictionaries, MacroModel, MicroModel, Profile, QueryOptions, Resolution, Transfer,
-};
+use kelpie_engine::{DeviceChoice, QueryOptions};
+
+pub use self::list::{OPTIONS, SessionOption, options_as_markdown};
 
 /// `kelpie.fallback`: what happens to a plan that Kelpie does not compile as a whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -84,37 +86,11 @@ const INFERRED_ROWS: usize = 100_000;
 /// `kept_plans` by default: a plan takes some 100 KB, and few programs have more statements that come again and again.
 const KEPT_PLANS: usize = 256;
 
-const NAMES: [&str; 20] = [
-    "enabled",
-    "device",
-    "fallback",
-    "micro_model",
-    "resolution",
-    "macro_model",
-    "transfer",
-    "dictionaries",
-    "block_bytes",
-    "memory_limit",
-    "threads",
-    "join_order",
-    "simt_lanes",
-    "host_sort_rows",
-    "meter",
-    "profile",
-    "min_rows",
-    "infer_rows",
-    "kept_plans",
-    "generic_plans",
-];
-
 /// What the options that force a variant begin with: `variant.<axis>`, or `variant.<operator or pipeline>.<axis>`.
 const VARIANT: &str = "variant.";
 
 /// The value of such an option that forces nothing.
 const RULE: &str = "rule";
-
-/// What sizes look like.
-const SIZES: &str = "a number of bytes with an optional unit (B, KB, MB, GB, TB), or 0";
 
 impl KelpieOptions {
     /// The options of a configuration; defaults where it has none.
@@ -126,102 +102,6 @@ impl KelpieOptions {
     pub(crate) fn least_rows(&self) -> usize {
         let chooses = self.query.device == DeviceChoice::Auto && self.fallback == Fallback::Allow;
         self.min_rows.unwrap_or(if chooses { MIN_ROWS } else { 0 })
-    }
-
-    fn value(&self, name: &str) -> String {
-        match name {
-            "enabled" => self.enabled.to_string(),
-            "device" => match self.query.device {
-                DeviceChoice::Auto => "auto",
-                DeviceChoice::Cpu => "cpu",
-                DeviceChoice::Cuda => "cuda",
-                DeviceChoice::Simt => "simt",
-            }
-            .into(),
-            "fallback" => match self.fallback {
-                Fallback::Allow => "allow",
-                Fallback::Deny => "deny",
-            }
-            .into(),
-            "micro_model" => self.query.micro_model.name().into(),
-            "resolution" => self.query.resolution.name().into(),
-            "macro_model" => match self.query.macro_model {
-                MacroModel::Auto => "auto",
-                MacroModel::RunToFinish => "run_to_finish",
-                MacroModel::KernelAtATime => "kernel_at_a_time",
-                MacroModel::Batch => "batch",
-            }
-            .into(),
-            "transfer" => match self.query.transfer {
-                Transfer::Auto => "auto",
-                Transfer::Copy => "copy",
-                Transfer::ZeroCopy => "zero_copy",
-            }
-            .into(),
-            "dictionaries" => match self.query.dictionaries {
-                Dictionaries::Auto => "auto",
-                Dictionaries::Off => "off",
-            }
-            .into(),
-            "block_bytes" => self.query.block_bytes.unwrap_or(0).to_string(),
-            "memory_limit" => self.query.memory_limit.unwrap_or(0).to_string(),
-            "threads" => self.query.threads.unwrap_or(0).to_string(),
-            "join_order" => self.join_order.to_string(),
-            "simt_lanes" => self.query.simt_lanes.to_string(),
-            "meter" => self.query.meter.to_string(),
-            "profile" => match self.query.profile {
-                Profile::Off => "off",
-                Profile::Lanes => "lanes",
-            }
-            .into(),
-            "min_rows" => self.min_rows.map_or("auto".into(), |rows| rows.to_string()),
-            "infer_rows" => self.infer_rows.unwrap_or(0).to_string(),
-            "kept_plans" => self.kept_plans.to_string(),
-            "generic_plans" => match self.generic_plans {
-                GenericPlanMode::Measured => "measured",
-                GenericPlanMode::Always => "always",
-                GenericPlanMode::Never => "never",
-            }
-            .into(),
-            _ => self.query.host_sort_rows.map_or("auto".into(), |rows| rows.to_string()),
-        }
-    }
-}
-
-fn description(name: &str) -> &'static str {
-    match name {
-        "enabled" => "Whether Kelpie compiles anything: true | false",
-        "device" => "Where compiled queries run: auto | cpu | cuda | simt",
-        "fallback" => "What happens to plans that Kelpie does not compile: allow | deny",
-        "micro_model" => {
-            "How pipelines become kernels: operator_at_a_time | multi_pass | pipelined | resolution"
-        }
-        "resolution" => "Where a reduction is resolved locally: simd (a warp) | work_efficient (a block)",
-        "macro_model" => "How data moves to the device: auto | run_to_finish | kernel_at_a_time | batch",
-        "transfer" => "How kernels get at data on the host: auto | copy | zero_copy",
-        "dictionaries" => "Whether a column of few texts is stored as codes of a dictionary: auto | off",
-        "block_bytes" => "Bytes of a column of a block in batch, on average, such as 2MB; 0 is the default",
-        "memory_limit" => "Budget of device memory, such as 512MB or 2GB; 0 is the device's default",
-        "threads" => "Workers of the CPU device; 0 is one a core",
-        "join_order" => "Whether joins are ordered by cost, also those that stay DataFusion's: true | false",
-        "simt_lanes" => "Lanes of the SIMT interpreter: 1 to 32",
-        "min_rows" => {
-            "Queries over tables of fewer rows are left to DataFusion: a number, or auto, which is 10000 where device is \
-             auto and fallback is allow, else 0"
-        }
-        "infer_rows" => {
-            "Rows of each file from which the types of CSV and JSON files are inferred; 0 is all of them"
-        }
-        "kept_plans" => "Plans that are kept, so that the same query is not planned again; 0 is none",
-        "generic_plans" => {
-            "Whether prepared statements run by one plan for all values of their parameters, after two that were planned for: \
-             measured (while that takes no longer) | always | never"
-        }
-        "meter" => "Whether kernels count the bytes that they access, and are slower for it: true | false",
-        "profile" => {
-            "Whether kernels count the lanes of warps that have rows at each step, and are slower for it: off | lanes"
-        }
-        _ => "Rows up to which a sort's order is computed on the host: auto, or a number",
     }
 }
 
@@ -244,143 +124,30 @@ impl ExtensionOptions for KelpieOptions {
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         let lower = value.trim().to_ascii_lowercase();
-        let bad =
-            |allowed: &str| config_err!("kelpie.{key}: '{value}' is not a valid value; allowed: {allowed}");
-        match key {
-            "enabled" | "join_order" | "meter" => {
-                let on = match lower.as_str() {
-                    "true" | "on" | "1" => true,
-                    "false" | "off" | "0" => false,
-                    _ => return bad("true, false"),
-                };
-                match key {
-                    "enabled" => self.enabled = on,
-                    "meter" => self.query.meter = on,
-                    _ => self.join_order = on,
-                }
-            }
-            "device" => {
-                self.query.device = match lower.as_str() {
-                    "auto" => DeviceChoice::Auto,
-                    "cpu" => DeviceChoice::Cpu,
-                    "cuda" => DeviceChoice::Cuda,
-                    "simt" => DeviceChoice::Simt,
-                    _ => return bad("auto, cpu, cuda, simt"),
-                }
-            }
-            "fallback" => {
-                self.fallback = match lower.as_str() {
-                    "allow" => Fallback::Allow,
-                    "deny" => Fallback::Deny,
-                    _ => return bad("allow, deny"),
-                }
-            }
-            "micro_model" => {
-                let found = MicroModel::ALL.into_iter().find(|model| model.name() == lower);
-                match found {
-                    Some(model) => self.query.micro_model = model,
-                    None => return bad(&MicroModel::ALL.map(MicroModel::name).join(", ")),
-                }
-            }
-            "resolution" => {
-                let found = Resolution::ALL.into_iter().find(|resolution| resolution.name() == lower);
-                match found {
-                    Some(resolution) => self.query.resolution = resolution,
-                    None => return bad(&Resolution::ALL.map(Resolution::name).join(", ")),
-                }
-            }
-            "macro_model" => {
-                self.query.macro_model = match lower.as_str() {
-                    "auto" => MacroModel::Auto,
-                    "run_to_finish" => MacroModel::RunToFinish,
-                    "kernel_at_a_time" => MacroModel::KernelAtATime,
-                    "batch" => MacroModel::Batch,
-                    _ => return bad("auto, run_to_finish, kernel_at_a_time, batch"),
-                }
-            }
-            "transfer" => {
-                self.query.transfer = match lower.as_str() {
-                    "auto" => Transfer::Auto,
-                    "copy" => Transfer::Copy,
-                    "zero_copy" => Transfer::ZeroCopy,
-                    _ => return bad("auto, copy, zero_copy"),
-                }
-            }
-            "dictionaries" => {
-                self.query.dictionaries = match lower.as_str() {
-                    "auto" => Dictionaries::Auto,
-                    "off" => Dictionaries::Off,
-                    _ => return bad("auto, off"),
-                }
-            }
-            "profile" => {
-                self.query.profile = match lower.as_str() {
-                    "off" => Profile::Off,
-                    "lanes" => Profile::Lanes,
-                    _ => return bad("off, lanes"),
-                }
-            }
-            "block_bytes" => match parse_bytes(&lower) {
-                Some(bytes) => self.query.block_bytes = (bytes > 0).then_some(bytes),
-                None => return bad(SIZES),
-            },
-            "memory_limit" => match parse_bytes(&lower) {
-                Some(bytes) => self.query.memory_limit = (bytes > 0).then_some(bytes),
-                None => return bad(SIZES),
-            },
-            "threads" => match lower.parse::<usize>() {
-                Ok(threads) if threads <= 4096 => self.query.threads = (threads > 0).then_some(threads),
-                _ => return bad("0 (one a core) to 4096"),
-            },
-            "simt_lanes" => match lower.parse::<u32>() {
-                Ok(lanes) if (1..=32).contains(&lanes) => self.query.simt_lanes = lanes,
-                _ => return bad("1 to 32"),
-            },
-            "min_rows" => match (lower.as_str(), lower.parse()) {
-                ("auto", _) => self.min_rows = None,
-                (_, Ok(rows)) => self.min_rows = Some(rows),
-                _ => return bad("auto, or a number of rows"),
-            },
-            "infer_rows" => match lower.parse::<usize>() {
-                Ok(rows) => self.infer_rows = (rows > 0).then_some(rows),
-                Err(_) => return bad("a number of rows, or 0 for all"),
-            },
-            "kept_plans" => match lower.parse::<usize>() {
-                Ok(plans) => self.kept_plans = plans,
-                Err(_) => return bad("a number of plans"),
-            },
-            "generic_plans" => {
-                self.generic_plans = match lower.as_str() {
-                    "measured" => GenericPlanMode::Measured,
-                    "always" => GenericPlanMode::Always,
-                    "never" => GenericPlanMode::Never,
-                    _ => return bad("measured, always, never"),
-                }
-            }
-            "host_sort_rows" => match (lower.as_str(), lower.parse()) {
-                ("auto", _) => self.query.host_sort_rows = None,
-                (_, Ok(rows)) => self.query.host_sort_rows = Some(rows),
-                _ => return bad("auto, or a number of rows"),
-            },
-            _ if key.starts_with(VARIANT) => {
-                let set = self.query.variants.set(&key[VARIANT.len()..], &lower);
-                return set.or_else(|error| config_err!("kelpie.{key}: {error}"));
-            }
-            _ => {
-                return config_err!(
-                    "unknown option kelpie.{key}; the options are kelpie.{}, and kelpie.variant.<axis>",
-                    NAMES.join(", kelpie.")
-                );
+        if let Some(variant) = key.strip_prefix(VARIANT) {
+            let set = self.query.variants.set(variant, &lower);
+            return set.or_else(|error| config_err!("kelpie.{key}: {error}"));
+        }
+        let Some(option) = SessionOption::named(key) else {
+            let names: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
+            return config_err!(
+                "unknown option kelpie.{key}; the options are kelpie.{}, and kelpie.variant.<axis>",
+                names.join(", kelpie.")
+            );
+        };
+        match option.set(self, &lower) {
+            Some(()) => Ok(()),
+            None => {
+                config_err!("kelpie.{key}: '{value}' is not a valid value; allowed: {}", option.values)
             }
         }
-        Ok(())
     }
 
     fn entries(&self) -> Vec<ConfigEntry> {
-        let entry = |name: &&str| ConfigEntry {
-            key: format!("{}.{name}", KelpieOptions::PREFIX),
-            value: Some(self.value(name)),
-            description: description(name),
+        let entry = |option: &SessionOption| ConfigEntry {
+            key: format!("{}.{}", KelpieOptions::PREFIX, option.name),
+            value: Some(option.value(self)),
+            description: option.about,
         };
         let variant = |name: &str, value: &str, description| ConfigEntry {
             key: format!("{}.{VARIANT}{name}", KelpieOptions::PREFIX),
@@ -394,29 +161,8 @@ impl ExtensionOptions for KelpieOptions {
         let of_one = forced.iter().filter(|(name, _)| name.contains('.'));
         let of_one =
             of_one.map(|(name, value)| variant(name, value, "The variant of one operator or pipeline"));
-        NAMES.iter().map(entry).chain(axes).chain(of_one).collect()
+        OPTIONS.iter().map(entry).chain(axes).chain(of_one).collect()
     }
-}
-
-/// Bytes of `512`, `2GB`, `1.5 MiB`; units are powers of 1024. Empty is 0.
-fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    if text.is_empty() {
-        return Some(0);
-    }
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let shift = match unit.trim() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return None,
-    };
-    let number: f64 = number.trim().parse().ok()?;
-    let bytes = number * (1u64 << shift) as f64;
-    (bytes >= 0.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
 }
 
 #[cfg(test)]
@@ -455,7 +201,7 @@ mod tests {
             ("profile", "Lanes", "lanes"),
         ] {
             options.set(key, value).unwrap();
-            assert_eq!(options.value(key), shown, "{key}");
+            assert_eq!(SessionOption::named(key).unwrap().value(&options), shown, "{key}");
         }
         for (key, value, part) in [
             ("device", "tpu", "auto, cpu, cuda, simt"),

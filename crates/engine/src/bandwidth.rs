@@ -9,8 +9,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, Builtin, Module, Scalar, Type, TypeError, ValidModule, validate};
 
 use crate::error::EngineError;
-use crate::launch::submit;
-use crate::stage::block_shape;
+use crate::launch::{block_shape, submit};
 
 /// Bandwidths in bytes a nanosecond, which are GB a second.
 #[derive(Debug, Clone, Copy, PartialEq)]

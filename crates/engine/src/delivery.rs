@@ -16,7 +16,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use kelpie_device::CancelToken;
 
-use crate::error::{EngineError, FallbackReason};
+use crate::error::{EngineError, FallbackReason, reserve};
 use crate::intermediate::{IntermediateRows, IntermediateWindow};
 
 /// Bytes that are read from the device at a time where rows go out, and where they are collected.
@@ -25,8 +25,6 @@ const PIECE_BYTES: (u64, u64) = (16 << 20, 64 << 20);
 const DEVICE_BYTES: u64 = 128 << 20;
 /// Bytes of text that a column of Arrow's `Utf8` holds.
 const MOST_TEXT_BYTES: u64 = i32::MAX as u64;
-/// The system is asked for memory of this size before Arrow, which aborts where there is none, allocates it.
-const LARGE_BYTES: usize = 1 << 20;
 
 /// How an answer is cut into batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -399,13 +397,4 @@ pub(crate) fn text_bytes(batches: &[RecordBatch], column: usize) -> u64 {
 pub(crate) fn bytes(batch: &RecordBatch) -> u64 {
     let columns = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
     columns.map(|bytes| bytes.unwrap_or_default() as u64).sum()
-}
-
-/// An error where the host has no memory of this size at the moment.
-pub(crate) fn reserve(bytes: usize, what: &'static str) -> Result<(), EngineError> {
-    if bytes < LARGE_BYTES {
-        return Ok(());
-    }
-    let tried = Vec::<u8>::new().try_reserve_exact(bytes);
-    tried.map_err(|_| FallbackReason::HostMemory { bytes: bytes as u64, what }.into())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kelpie_device::{Device, DeviceError, DeviceKind};
 use parking_lot::Mutex;
 
-use crate::{DeviceChoice, QueryOptions};
+use crate::options::{DeviceChoice, QueryOptions};
 
 /// Threads of a block, and blocks at a time, of the interpreter: small, so that a small input has several of both.
 const SIMT_WARPS: u32 = 2;

@@ -128,3 +128,15 @@ impl From<Unsupported> for EngineError {
         }
     }
 }
+
+/// The system is asked for memory of this size before Arrow, which aborts where there is none, allocates it.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// An error where the host has no memory of this size at the moment.
+pub(crate) fn reserve(bytes: usize, what: &'static str) -> Result<(), EngineError> {
+    if bytes < LARGE_BYTES {
+        return Ok(());
+    }
+    let tried = Vec::<u8>::new().try_reserve_exact(bytes);
+    tried.map_err(|_| FallbackReason::HostMemory { bytes: bytes as u64, what }.into())
+}

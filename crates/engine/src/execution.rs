@@ -21,12 +21,13 @@ use crate::identity;
 use crate::intermediate::Input;
 use crate::learned::Fingerprint;
 use crate::memory_fallback::MemoryFallback;
+use crate::metrics::QueryMetrics;
+use crate::movement::Movement;
+use crate::options::{DeviceChoice, ExplainStage, MacroModel, QueryOptions};
 use crate::query::{Engine, begin_query, ends_a_stage, with_key_columns, with_scalars};
-use crate::stage::{self, Ahead, Loaded, Movement, Outcome, Prepared, Setting};
-use crate::{
-    DeviceChoice, ExplainStage, MacroModel, Phase, QueryMetrics, QueryOptions, Split, explain, host, meter,
-    multi_column_distinct, result,
-};
+use crate::split::{Phase, Split};
+use crate::stage::{self, Ahead, Loaded, Outcome, Prepared, Setting};
+use crate::{explain, host, meter, multi_column_distinct, result};
 
 /// One query on its way.
 pub(crate) struct Execution<'a> {
@@ -301,7 +302,7 @@ impl Execution<'_> {
         memory_fallback: MemoryFallback,
         out: &mut dyn RowReceiver,
     ) -> Result<(), EngineError> {
-        let movement = memory_fallback.movement(&self.options, &self.device);
+        let movement = Movement::of(memory_fallback, &self.options, &self.device);
         let (device, options) = (Arc::clone(&self.device), self.options.clone());
         let keeps_rows = self.asks_to_keep(out);
         let (direct_bytes, calibration) = (movement.initial_bytes, self.calibration);
@@ -432,7 +433,7 @@ impl Execution<'_> {
     /// Generates the program of a plan of one stage.
     #[cfg(feature = "testing")]
     pub(crate) fn prepare_stage(&mut self, plan: &Plan) -> Result<(), EngineError> {
-        let movement = self.least_fallback.movement(&self.options, &self.device);
+        let movement = Movement::of(self.least_fallback, &self.options, &self.device);
         let loaded = self.load(plan, &movement)?;
         let infos = multi_column_distinct::describe(plan, &loaded, &*self.device);
         let stage = identity::stage(plan, &infos);

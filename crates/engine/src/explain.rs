@@ -8,9 +8,10 @@ use kelpie_compile::variant::Genome;
 use kelpie_device::Device;
 use kelpie_kir::text;
 
-use crate::ExplainStage;
 use crate::error::EngineError;
-use crate::stage::{self, PipelineKernels, Prepared};
+use crate::launch::block_shape;
+use crate::options::ExplainStage;
+use crate::stage::{PipelineKernels, Prepared};
 
 /// Appends the choices of a program: what was chosen and why, and each other value with what it lacks.
 fn describe_variants(genome: &Genome, out: &mut String) {
@@ -70,7 +71,7 @@ pub(crate) fn describe(
             }
             ExplainStage::Code => {
                 for (variant, kernels) in pipeline.variants().zip(&prepared.kernels[index]) {
-                    let shape = stage::block_shape(&variant.kernel.shape);
+                    let shape = block_shape(&variant.kernel.shape);
                     let PipelineKernels { main, count, sketch, .. } = &**kernels;
                     for kernel in sketch.iter().chain(count).chain([main]) {
                         out.push_str(&device.code(&kernel.module, shape)?);

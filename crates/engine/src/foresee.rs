@@ -7,11 +7,12 @@ use kelpie_compile::plan::{Plan, Scan};
 use kelpie_compile::variant::Genome;
 use kelpie_device::Device;
 
-use crate::Query;
 use crate::columns::expected_layouts;
 use crate::error::EngineError;
 use crate::identity;
 use crate::memory_fallback::MemoryFallback;
+use crate::movement::Movement;
+use crate::options::Query;
 use crate::query::{Engine, ends_a_stage, with_key_columns};
 use crate::stage;
 
@@ -46,7 +47,7 @@ impl Engine {
             resolution: options.resolution,
             duplicates: &duplicates,
             host_sort_rows: options.host_sort_rows,
-            direct_bytes: MemoryFallback::AsAsked.movement(options, &device).initial_bytes,
+            direct_bytes: Movement::of(MemoryFallback::AsAsked, options, &device).initial_bytes,
             forced: &options.variants,
             rotation: &[],
             shape: options.shape,

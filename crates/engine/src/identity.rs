@@ -14,7 +14,7 @@ use kelpie_compile::plan::Plan;
 use kelpie_compile::variant::{Forced, Genome, Level};
 
 use crate::learned::Fingerprint;
-use crate::{Dictionaries, MacroModel, QueryOptions};
+use crate::options::{Dictionaries, MacroModel, QueryOptions};
 
 /// A stage: its plan, and its columns.
 pub(crate) fn stage(plan: &Plan, infos: &[ScanInfo]) -> Fingerprint {

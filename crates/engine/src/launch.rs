@@ -1,7 +1,10 @@
 //! The one place where this crate launches kernels, and answers for what they do to memory.
 #![expect(unsafe_code, reason = "a launch runs generated code over raw memory")]
 
-use kelpie_device::{CancelToken, DeviceError, Kernel, KernelArgument, Launch, LaunchReport, QueryStream};
+use kelpie_compile::shape::LaunchShape;
+use kelpie_device::{
+    BlockShape, CancelToken, DeviceError, Kernel, KernelArgument, Launch, LaunchReport, QueryStream,
+};
 
 use crate::error::EngineError;
 
@@ -45,4 +48,9 @@ pub(crate) fn launch(
     // it holds now, tables are sized and filled by the same number, and nothing runs after a launch that failed.
     let launch = unsafe { Launch::new(kernel, blocks, arguments, cancel) };
     stream.launch(launch)
+}
+
+/// What a device is told of a kernel's shape.
+pub(crate) fn block_shape(shape: &LaunchShape) -> BlockShape {
+    BlockShape { threads: shape.block_threads, resident: shape.resident }
 }

@@ -12,6 +12,7 @@ use crate::delivery::{Collected, Window};
 use crate::error::EngineError;
 use crate::execution::Execution;
 use crate::memory_fallback::MemoryFallback;
+use crate::movement::Movement;
 use crate::query::rows_of_a_stage;
 use crate::{host, result};
 
@@ -110,7 +111,7 @@ impl Execution<'_> {
         plan: &Plan,
         part_of: &dyn Fn(&Plan, u32, i128) -> Result<Plan, EngineError>,
     ) -> Result<Vec<RecordBatch>, EngineError> {
-        let movement = MemoryFallback::Parts.movement(&self.options, &self.device);
+        let movement = Movement::of(MemoryFallback::Parts, &self.options, &self.device);
         let loaded = self.load(plan, &movement)?;
         let mut last = None;
         for bits in (2..=MOST_BITS).step_by(2) {
@@ -143,7 +144,7 @@ impl Execution<'_> {
         keys: &[SortKey],
         fetch: Option<usize>,
     ) -> Result<Vec<RecordBatch>, EngineError> {
-        let movement = MemoryFallback::Parts.movement(&self.options, &self.device);
+        let movement = Movement::of(MemoryFallback::Parts, &self.options, &self.device);
         let (mut run_rows, least) = RUN_ROWS;
         loop {
             let mut runs = Collected::default();

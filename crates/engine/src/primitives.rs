@@ -18,8 +18,7 @@ use parking_lot::Mutex;
 
 use crate::columns::ColumnCache;
 use crate::error::EngineError;
-use crate::launch::submit;
-use crate::stage::block_shape;
+use crate::launch::{block_shape, submit};
 
 /// Elements of a thread that a tile should have, at least.
 const ELEMENTS_PER_THREAD: u64 = 16;

@@ -17,8 +17,10 @@ use kelpie_device::{CancelToken, Device, DeviceKind, QueryStream};
 use kelpie_kir::{Module, Scalar, Target};
 use parking_lot::Mutex;
 
+use crate::bandwidth::Rates;
 use crate::calibration::Calibrations;
 use crate::columns::ColumnCache;
+use crate::delivery::Batches;
 use crate::delivery::{Collected, Outlet, RowReceiver};
 use crate::devices::{DeviceState, Devices};
 use crate::error::{EngineError, FallbackReason};
@@ -27,13 +29,13 @@ use crate::intermediate::Input;
 use crate::learned::{Fingerprint, Learned};
 use crate::memory_fallback::MemoryFallback;
 use crate::meter::{self, MeteredStream};
+use crate::metrics::{QueryMetrics, QueryOutput};
+use crate::options::{DeviceChoice, ExplainStage, Query, QueryOptions};
 use crate::profile::ProfiledStream;
 use crate::stack::with_room;
 use crate::stage::{self, KernelVariants, Prepared};
-use crate::{
-    Batches, DeviceChoice, ExplainStage, MicroModel, Query, QueryMetrics, QueryOptions, QueryOutput, Rates,
-    Resolution, bandwidth, primitives, result,
-};
+use crate::{bandwidth, primitives, result};
+use kelpie_compile::{MicroModel, Resolution};
 
 /// Programs that stay compiled.
 const PROGRAM_LIMIT: usize = 64;

@@ -8,8 +8,9 @@ use kelpie_kir::text;
 pub use kelpie_kir::testing::sample;
 
 use crate::error::EngineError;
+use crate::options::{DeviceChoice, Query};
+use crate::query::Engine;
 use crate::stage::PipelineKernels;
-use crate::{DeviceChoice, Engine, Query};
 
 /// Whether there is a GPU to test on.
 ///

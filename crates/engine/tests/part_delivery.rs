@@ -122,7 +122,7 @@ fn compare(engine: &Engine, rows: &[Row], ways: &[(usize, &[(&str, &str)])]) {
             for (threads, forced) in ways {
                 for delivered in ["worker", "table"] {
                     let own = [("aggregate0.part_delivery", delivered), ("unique_rows", "group")];
-                    let forced = [forced, &own].concat();
+                    let forced = [forced, &own[..]].concat();
                     cases.push((keys, counts, delivered, options(*threads, &forced)));
                 }
             }

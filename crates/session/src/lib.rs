@@ -17,7 +17,8 @@ mod whole_writes;
 
 pub use install::install;
 pub use kelpie_datafusion::{
-    Fallback, GenericPlanMode, JoinOrderRule, KelpieExec, KelpieOptions, KelpieRule,
+    Fallback, GenericPlanMode, JoinOrderRule, KelpieExec, KelpieOptions, KelpieRule, OPTIONS, SessionOption,
+    options_as_markdown,
 };
 pub use kelpie_engine::calibration::Point;
 pub use kelpie_engine::{Calibrated, Device, DeviceKind, Engine, Group, LaneProfile, Measured, Phase, Split};
@@ -29,3 +30,5 @@ pub use whole_writes::WholeFile;
 pub fn axes() -> &'static [kelpie_engine::variant::Axis] {
     kelpie_engine::variant::axes::ALL
 }
+
+pub use kelpie_engine::variant::axes_as_markdown;

@@ -310,6 +310,16 @@ impl Site<'_> {
     }
 }
 
+/// All axes as a table of Markdown, each with its values: `docs/techniques.md` has it.
+pub fn axes_as_markdown() -> String {
+    let mut table =
+        String::from("| axis | level | status | values | what is chosen |\n|---|---|---|---|---|\n");
+    for Axis { name, level, status, values, about, .. } in axes::ALL {
+        table += &format!("| `{name}` | {level} | {status} | {} | {about} |\n", values.join(", "));
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::axes::{self, GroupForm, MorselRows};

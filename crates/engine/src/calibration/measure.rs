@@ -12,8 +12,7 @@ use kelpie_kir::{Scalar, validate};
 use super::{Measured, Point};
 use crate::bandwidth;
 use crate::error::EngineError;
-use crate::launch::submit;
-use crate::stage::block_shape;
+use crate::launch::{block_shape, submit};
 
 /// Bytes from place to place: a cache line, of which a GPU fetches sectors of half of it.
 pub(super) const LINE_BYTES: u64 = 64;

@@ -19,9 +19,9 @@ use kelpie_device::{Attributes, Device, DeviceKind};
 use parking_lot::Mutex;
 
 pub(crate) use self::measure::measure;
-use crate::Engine;
 use crate::error::EngineError;
 use crate::learned::Learned;
+use crate::query::Engine;
 
 /// The folder of the files, beside that of compiled kernels.
 const FOLDER: &str = "calibration";

@@ -12,10 +12,13 @@ use super::glance::{Seen, Watch};
 use super::key::{Key, Keyed, address};
 use super::placing::{PartitionRows, Promised};
 use super::read::{self, Wanted, source_error, too_large};
-use super::{LoadReport, Placement, ResidentColumn, Wish, store};
+use super::resident::ResidentColumn;
+use super::store;
+use super::wish::{LoadReport, Placement, Wish};
 use crate::error::EngineError;
+use crate::options::Dictionaries;
 use crate::source::{Lease, TableSource};
-use crate::{Dictionaries, Phase, Split};
+use crate::split::{Phase, Split};
 
 /// Tables whose rows were counted that are remembered.
 const COUNTED_TABLES: usize = 64;

@@ -8,11 +8,12 @@ use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::types::Range;
 use kelpie_device::CancelToken;
 
-use super::ResidentColumn;
-use super::integers::{IntegerChunk, Width};
+use super::integers::IntegerChunk;
 use super::read::{self, Kind, PartitionColumn, Values, Wanted};
+use super::resident::ResidentColumn;
 use super::store::{dictionary_storage, entries_worth_it, text_storage};
 use super::text::Interner;
+use super::width::Width;
 use crate::source::{Expected, TableSource};
 
 /// Tables of fewer rows are read before code is generated.

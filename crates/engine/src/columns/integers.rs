@@ -3,47 +3,15 @@
 use arrow::array::{Array, BooleanArray, PrimitiveArray};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::ArrowPrimitiveType;
-use kelpie_compile::layout::Storage;
 use kelpie_compile::types::Range;
 use kelpie_device::{Device, DeviceError};
 use kelpie_kir::Scalar;
 
 use super::coding::Coder;
 use super::placing::{Placing, get, put};
+use super::spread::ValueOrder;
+use super::width::Width;
 use super::{spacing, spread};
-
-/// How a range is stored: value = stored + base.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Width {
-    pub(crate) scalar: Scalar,
-    pub(crate) base: i128,
-}
-
-impl Width {
-    /// The narrowest width for a range, without a base where that does not cost width.
-    pub(crate) fn of(range: Range) -> Width {
-        let spread = range.max.checked_sub(range.min);
-        for (scalar, min, max) in [
-            (Scalar::U8, 0, i128::from(u8::MAX)),
-            (Scalar::U16, 0, i128::from(u16::MAX)),
-            (Scalar::I32, i128::from(i32::MIN), i128::from(i32::MAX)),
-            (Scalar::I64, i128::from(i64::MIN), i128::from(i64::MAX)),
-        ] {
-            if range.within(Range { min, max }) {
-                return Width { scalar, base: 0 };
-            }
-            if spread.is_some_and(|spread| spread <= max) {
-                return Width { scalar, base: range.min };
-            }
-        }
-        Width { scalar: Scalar::I128, base: 0 }
-    }
-
-    /// How a column of this width is stored.
-    pub(crate) fn storage(self) -> Storage {
-        Storage::Fixed { scalar: self.scalar, has_base: self.base != 0 }
-    }
-}
 
 /// Stored integers.
 #[derive(Debug)]
@@ -68,29 +36,6 @@ pub(super) struct IntegerChunk {
     /// The distance that all values have multiples of, 0 where they are all equal.
     step: u64,
     order: ValueOrder,
-}
-
-/// In which order values are.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ValueOrder {
-    /// None is less than the one before.
-    pub ascends: bool,
-    /// None is greater than the one before.
-    pub descends: bool,
-    /// Each is greater than the one before, or each is less: none is there twice.
-    pub is_strict: bool,
-}
-
-impl ValueOrder {
-    /// That of values in no order is known after a few comparisons.
-    pub(super) fn of<T: Ord>(values: &[T]) -> ValueOrder {
-        let (rises, falls) = (values.is_sorted_by(|a, b| a < b), values.is_sorted_by(|a, b| a > b));
-        ValueOrder {
-            ascends: rises || values.is_sorted(),
-            descends: falls || values.is_sorted_by(|a, b| a >= b),
-            is_strict: rises || falls,
-        }
-    }
 }
 
 /// Where a partition writes a column's values while it is read, if that is known.

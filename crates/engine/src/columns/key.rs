@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kelpie_device::Device;
 
 use super::read::{self, Kind};
-use crate::Dictionaries;
+use crate::options::Dictionaries;
 use crate::source::{ColumnKey, TableSource};
 
 /// A column of some data on a device.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use kelpie_compile::types::Range;
 use kelpie_device::{Buffer, Device, DeviceError};
 
-use super::integers::Width;
 use super::read::{Kind, Wanted};
+use super::width::Width;
 
 /// Bytes that a partition gathers before it writes them: large enough for a device's copies, and few enough to stay in a core's
 /// cache.

@@ -20,8 +20,9 @@ use super::integers::{IntegerChunk, Target, WritesTo};
 use super::placing::{Place, Placing};
 use super::text::TextPartition;
 use crate::error::EngineError;
+use crate::options::Dictionaries;
 use crate::source::{Expected, TableSource};
-use crate::{Dictionaries, Phase, Split};
+use crate::split::{Phase, Split};
 
 /// How a type is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

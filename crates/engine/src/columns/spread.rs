@@ -4,8 +4,14 @@
 use kelpie_compile::layout::{ColumnOrder, Scattered};
 use kelpie_compile::types::Range;
 
-use super::Zone;
-use super::integers::ValueOrder;
+/// Some consecutive rows of a column.
+#[derive(Debug, Clone, Copy)]
+pub struct Zone {
+    /// How many.
+    pub rows: u64,
+    /// Bounds of the values that are not NULL; `None` where all are.
+    pub range: Option<Range>,
+}
 
 /// Values of a chunk that are looked at, at most.
 const OF_CHUNK: usize = 32;
@@ -139,6 +145,29 @@ pub(super) fn are_clustered(zones: &[Zone], rows: u64) -> bool {
     let all = ranges().try_fold(0u128, |all, range| all.checked_add(width(range)));
     let most = width(whole).checked_mul(ranges().count() as u128);
     matches!((all, most), (Some(all), Some(most)) if all <= most / ZONE_SHARE)
+}
+
+/// In which order values are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ValueOrder {
+    /// None is less than the one before.
+    pub ascends: bool,
+    /// None is greater than the one before.
+    pub descends: bool,
+    /// Each is greater than the one before, or each is less: none is there twice.
+    pub is_strict: bool,
+}
+
+impl ValueOrder {
+    /// That of values in no order is known after a few comparisons.
+    pub(super) fn of<T: Ord>(values: &[T]) -> ValueOrder {
+        let (rises, falls) = (values.is_sorted_by(|a, b| a < b), values.is_sorted_by(|a, b| a > b));
+        ValueOrder {
+            ascends: rises || values.is_sorted(),
+            descends: falls || values.is_sorted_by(|a, b| a >= b),
+            is_strict: rises || falls,
+        }
+    }
 }
 
 /// Whether no value of a column is there twice, by the orders and bounds of its chunks. Chunks may come in any order, if only they are apart.

@@ -13,12 +13,15 @@ use kelpie_kir::Scalar;
 use parking_lot::Mutex;
 
 use super::coding::{CodeRun, Coder, PlannedCodes};
-use super::integers::{self, IntegerChunk, Width};
+use super::integers::{self, IntegerChunk};
 use super::placing::Place;
 use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
+use super::resident::{ColumnCodes, ResidentColumn};
 use super::sample::{Sample, of_text};
+use super::spacing;
+use super::spread::{self, Zone};
 use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
-use super::{ColumnCodes, ResidentColumn, Zone, spacing, spread};
+use super::width::Width;
 use crate::error::EngineError;
 
 /// Bytes of a dictionary that is brought to the device also where its column is not.

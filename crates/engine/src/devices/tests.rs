@@ -20,8 +20,10 @@ use parking_lot::Mutex;
 use super::{Devices, OpenGpu};
 use crate::error::{EngineError, FallbackReason};
 use crate::memory_source::MemorySource;
+use crate::metrics::QueryOutput;
+use crate::options::{DeviceChoice, Query, QueryOptions};
+use crate::query::Engine;
 use crate::source::{BatchConsumer, TableSource};
-use crate::{DeviceChoice, Engine, Query, QueryOptions, QueryOutput};
 
 /// The next launch loses the device.
 static LOSE: AtomicBool = AtomicBool::new(false);

@@ -13,8 +13,8 @@ use kelpie_kir::Scalar;
 
 use super::IntermediateRows;
 use crate::columns::ResidentColumn;
-use crate::delivery::reserve;
 use crate::error::EngineError;
+use crate::error::reserve;
 use crate::result::{arrow_schema, scalar_array};
 
 /// Rows of a batch, and bytes of text of a column of one, unless a single text has more.

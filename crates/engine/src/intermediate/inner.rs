@@ -11,8 +11,9 @@ use crate::error::EngineError;
 use crate::execution::Execution;
 use crate::memory_fallback::MemoryFallback;
 use crate::memory_source::MemorySource;
+use crate::options::MacroModel;
 use crate::query::rows_of_a_stage;
-use crate::{MacroModel, result, stage};
+use crate::{result, stage};
 
 impl Execution<'_> {
     /// The plan with every sort, limit and scalar subquery inside carried out: the result of a sort or limit is a table

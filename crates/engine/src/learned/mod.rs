@@ -2,7 +2,7 @@
 //!
 //! A record has a [`Kind`] and is found by a [`Fingerprint`] of what it is about. There are two stores. [`MemoryStore`] ends with its
 //! engine. [`DiskStore`] is the same with a file, by which a process begins with what others have learned; engines have it that use
-//! what was measured of devices and kept ([`Engine::calibrated`](crate::Engine::calibrated)), others begin with nothing.
+//! what was measured of devices and kept ([`Engine::calibrated`](crate::query::Engine::calibrated)), others begin with nothing.
 //!
 //! | kind | what it is | by | what a wrong one costs | on disk |
 //! |---|---|---|---|---|
@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use self::disk::DiskStore;
 pub(crate) use self::fingerprint::Fingerprint;
 use self::memory::MemoryStore;
-use crate::Rates;
+use crate::bandwidth::Rates;
 use crate::memory_fallback::MemoryFallback;
 
 /// What a record tells.

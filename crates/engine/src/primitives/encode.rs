@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::{Primitives, integer, valid, whole};
 use crate::error::EngineError;
-use crate::stage::block_shape;
+use crate::launch::block_shape;
 
 /// An array of a result: the buffer in which it lies, and from which byte on.
 pub(crate) type Array = (Buffer, usize);

@@ -17,7 +17,7 @@ use kelpie_compile::pipeline::{OutputColumn, OutputLayout, OutputStorage};
 
 use super::{arrow_type, scalar_array};
 use crate::delivery::{self, RowReceiver, take_cut};
-use crate::error::EngineError;
+use crate::error::{EngineError, reserve};
 use crate::intermediate::code_at;
 
 /// Texts that lie no further apart in a heap than this are read together.
@@ -361,7 +361,7 @@ impl ResultReader<'_> {
                 (ranges, read.into_iter().map(Buffer::from).collect())
             }
         };
-        delivery::reserve(needed as usize, "the text of a result")?;
+        reserve(needed as usize, "the text of a result")?;
         let mut values: Vec<u8> = Vec::with_capacity(needed as usize);
         let mut ends: Vec<i32> = Vec::with_capacity(spans.len() + 1);
         ends.push(0);

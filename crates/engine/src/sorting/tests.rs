@@ -11,8 +11,7 @@ use kelpie_kir::{AtomicOp, Builder, Scalar, Scope, Type, validate};
 
 use super::*;
 use crate::columns::ColumnCache;
-use crate::launch::submit;
-use crate::stage::block_shape;
+use crate::launch::{block_shape, submit};
 
 fn devices() -> Vec<Arc<dyn Device>> {
     let mut devices: Vec<Arc<dyn Device>> = vec![

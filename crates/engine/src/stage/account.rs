@@ -5,8 +5,8 @@ use kelpie_compile::pipeline::CompiledPipeline;
 
 use super::arguments::part_of;
 use super::run::Run;
-use crate::PipelineMetrics;
 use crate::error::{EngineError, FallbackReason, QueryError};
+use crate::metrics::PipelineMetrics;
 
 impl Run<'_> {
     /// Rows out and bytes: where they were not counted, what the kernel reads and writes at least once.

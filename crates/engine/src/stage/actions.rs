@@ -4,68 +4,21 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use kelpie_compile::pipeline::{CompiledPipeline, Fitting, PipelineVariant, Sorting, Task, When, WordRanks};
+use kelpie_compile::pipeline::{Fitting, Sorting, Task, When, WordRanks};
 use kelpie_device::Buffer;
 
-use super::Setting;
-use super::run::{Run, Verdict};
-use super::sketching::AtHand;
+use super::occasion::{Occasion, Verdict};
+use super::run::Run;
+use super::setting::Setting;
 use crate::error::{EngineError, FallbackReason};
 use crate::primitives::{Counted, Primitives, Rows};
+use crate::sorting;
 use crate::sorting::{
     HOST_ORDER_ROWS, KeyText, MOST_SELECTED, Picked, Places, RowOrder, SELECTED_ROWS, Selector,
 };
-use crate::{PipelineMetrics, sorting};
 
 /// Rows that are put in order on the device for each one that need not go to the host.
 const SORTED_FOR_ONE: u64 = 32;
-
-/// The pipeline for which actions are carried out, and what they find.
-pub(super) struct Occasion<'o> {
-    /// Its number in the program.
-    pub index: usize,
-    pub pipeline: &'o CompiledPipeline,
-    /// Which of its variants has its turn.
-    pub turn: usize,
-    pub metrics: &'o mut PipelineMetrics,
-    /// The rows of its source over which its kernels are launched.
-    pub rows: Range<u64>,
-    /// Where the sizes of its tables are to be estimated: the rows of its source.
-    pub at_hand: AtHand,
-    /// Where a launch lacked room: more may be wanted than it could tell.
-    pub is_partial: bool,
-    /// Some action has made room.
-    pub grown: bool,
-    /// Rows that will have been written after the launch, where their places were counted before it.
-    pub until: Option<u64>,
-}
-
-impl<'o> Occasion<'o> {
-    pub fn new(
-        index: usize,
-        pipeline: &'o CompiledPipeline,
-        metrics: &'o mut PipelineMetrics,
-    ) -> Occasion<'o> {
-        let (rows, at_hand) = (0..0, AtHand::default());
-        Occasion {
-            index,
-            pipeline,
-            turn: 0,
-            metrics,
-            rows,
-            at_hand,
-            is_partial: false,
-            grown: false,
-            until: None,
-        }
-    }
-
-    /// The variant that has its turn.
-    pub fn variant(&self) -> &'o PipelineVariant {
-        let pipeline = self.pipeline;
-        self.turn.checked_sub(1).and_then(|other| pipeline.others.get(other)).unwrap_or(&pipeline.variant)
-    }
-}
 
 impl Run<'_> {
     /// Carries out a pipeline's actions of one kind of occasion. Where one says that the kernel is not to be launched, the

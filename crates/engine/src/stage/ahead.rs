@@ -13,11 +13,13 @@ use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::Plan;
 use kelpie_device::Device;
 
-use super::{KernelVariants, compile_all, prepare};
+use super::kernels::{KernelVariants, compile_all};
+use super::prepared::prepare;
 use crate::error::EngineError;
 use crate::learned::Fingerprint;
+use crate::options::QueryOptions;
+use crate::profile::Profile;
 use crate::stack::with_room;
-use crate::{Profile, QueryOptions};
 
 /// A stage whose columns are being read.
 #[derive(Debug)]
@@ -78,8 +80,10 @@ mod tests {
     use kelpie_device::CancelToken;
 
     use super::*;
+    use crate::options::{DeviceChoice, Query};
+    use crate::query::Engine;
+    use crate::result;
     use crate::source::{BatchConsumer, TableSource};
-    use crate::{DeviceChoice, Engine, Query, result};
 
     const BATCHES: i64 = 20;
     const BATCH_ROWS: i64 = 60_000;

@@ -7,8 +7,8 @@ use kelpie_compile::context::{Argument, ColumnPart, Constant};
 use kelpie_device::{Buffer, KernelArgument};
 use kelpie_kir::Scalar;
 
-use super::Setting;
 use super::launcher::Launcher;
+use super::setting::Setting;
 use super::store::StateStore;
 use crate::columns::ResidentColumn;
 use crate::error::EngineError;

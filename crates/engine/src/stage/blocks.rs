@@ -15,9 +15,9 @@ use kelpie_compile::layout::Storage;
 use kelpie_compile::pipeline::{BlockRows, CompiledPipeline, PipelineVariant, RowCount};
 use kelpie_device::{Buffer, CopyTicket, HostCopy, KernelArgument};
 
-use super::Setting;
 use super::arguments::part_of;
 use super::launcher::PartName;
+use super::setting::Setting;
 use super::store::StateStore;
 use crate::columns::ResidentColumn;
 use crate::error::EngineError;

@@ -6,15 +6,8 @@ use std::ops::Range;
 use kelpie_compile::pipeline::Compaction;
 
 use super::run::Run;
+use super::store::Move;
 use crate::error::EngineError;
-
-/// Rows that are moved: so many that follow each other, with the first place from which and to which they go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Move {
-    pub from: u64,
-    pub to: u64,
-    pub rows: u64,
-}
 
 impl Run<'_> {
     /// Fills the places that workers have left, and sets the count to that of the rows. Nothing where no worker has left any.

@@ -3,10 +3,10 @@
 
 use kelpie_compile::pipeline::{Counting, Task, When};
 
-use super::actions::Occasion;
-use super::run::{Run, Verdict};
-use crate::PipelineMetrics;
+use super::occasion::{Occasion, Verdict};
+use super::run::Run;
 use crate::error::{EngineError, FallbackReason};
+use crate::metrics::PipelineMetrics;
 
 impl Run<'_> {
     /// Counts what the rows of a launch become, and makes room for it. Other than done: the kernel that counts did not come to

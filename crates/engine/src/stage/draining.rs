@@ -1,98 +1,23 @@
 //! A result that leaves the device while the stage still runs: how it is cut into blocks, and when its rows go out.
 
-use std::ops::Range;
 use std::time::Instant;
 
-use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::Status;
 use kelpie_compile::pipeline::{CompiledPipeline, Growth, Purpose};
-use kelpie_compile::types::Field;
 use kelpie_device::DeviceKind;
 use kelpie_kir::{Expr, Function, Literal, Module, Stmt, uses};
 
-use super::actions::Occasion;
+use super::drained::Draining;
+use super::occasion::Occasion;
 use super::run::Run;
 use crate::delivery::{Collected, RowReceiver, take_cut};
 use crate::error::EngineError;
-use crate::result::{self, Dictionary, Reading, ResultReader};
+use crate::result::{Dictionary, Reading, ResultReader};
 
 /// Rows of a block of the source of a result that is made in blocks, at first: at least and at most.
 const BLOCK_ROWS: (u64, u64) = (1 << 12, 1 << 18);
 /// Rows of such a block, at least, where each makes many.
 const LEAST_BLOCK_ROWS: u64 = 64;
-
-/// What becomes of rows that are drained ([`crate::delivery`]).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Draining {
-    /// They are held on the host.
-    #[default]
-    Hold,
-    /// They are too many to be held, and what comes after them may fall back: they are dropped, and made again once it has
-    /// not.
-    Check,
-    /// They go out.
-    Deliver,
-}
-
-/// The rows of a result that were drained.
-#[derive(Debug)]
-pub(super) struct Drained {
-    /// The result's columns.
-    schema: SchemaRef,
-    /// Rows of the result that are still on the device and complete.
-    pub waiting: u64,
-    pub draining: Draining,
-    /// Those that are held.
-    pub parts: Vec<RecordBatch>,
-    held_bytes: u64,
-    /// All, since the group began.
-    pub rows: u64,
-    /// What reading them took, and their bytes.
-    pub reading: Reading,
-    /// Bytes that the states of a result take before it is made in blocks.
-    pub most_bytes: u64,
-    /// Rows of a block of the source, where the result is too large to be made at once.
-    pub block_rows: Option<u64>,
-    /// The rows that are wanted of a result that has an order.
-    pub wanted: Range<u64>,
-    /// How many rows of its order come before those that are made.
-    pub left_out: u64,
-    /// Rows that have an order come in it.
-    pub is_decided: bool,
-}
-
-impl Drained {
-    /// Nothing yet, of a result with these columns.
-    pub fn new(fields: &[Field]) -> Drained {
-        Drained {
-            schema: result::arrow_schema(fields),
-            waiting: 0,
-            draining: Draining::default(),
-            parts: Vec::new(),
-            held_bytes: 0,
-            rows: 0,
-            reading: Reading::default(),
-            most_bytes: 0,
-            block_rows: None,
-            wanted: 0..u64::MAX,
-            left_out: 0,
-            is_decided: false,
-        }
-    }
-
-    /// Columns of the result.
-    pub fn columns(&self) -> usize {
-        self.schema.fields().len()
-    }
-
-    /// Forgets what a group drained: it runs again.
-    pub fn restart(&mut self) {
-        self.parts.clear();
-        (self.held_bytes, self.rows) = (0, 0);
-        self.reading.bytes = 0;
-    }
-}
 
 impl Run<'_> {
     /// Whether a chain's last pipeline appends to the result, in any order and without an end.

@@ -16,8 +16,8 @@ use kelpie_compile::types::{DataType, Range};
 use kelpie_device::{Buffer, DeviceError, Download};
 use kelpie_kir::Scalar;
 
-use super::Setting;
 use super::run::Run;
+use super::setting::Setting;
 use crate::columns::{Placement, ResidentColumn, Width, Zone};
 use crate::error::EngineError;
 use crate::intermediate::{IntermediateRows, IntermediateWindow};

@@ -9,10 +9,10 @@ use kelpie_device::{BlockShape, BuildTimes, Device, Kernel, QueryStream};
 use kelpie_kir::{Target, ValidModule, validate_for};
 use parking_lot::Mutex;
 
-use super::block_shape;
 use crate::error::EngineError;
+use crate::launch::block_shape;
 use crate::learned::Fingerprint;
-use crate::{Phase, Split};
+use crate::split::{Phase, Split};
 
 /// Entries of which nobody may hold anything any more, before they are looked for.
 const ENTRIES: usize = 1024;

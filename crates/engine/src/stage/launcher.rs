@@ -10,11 +10,11 @@ use kelpie_compile::pipeline::{CompiledKernel, Program};
 use kelpie_device::{Buffer, Kernel, KernelArgument};
 use parking_lot::Mutex;
 
-use super::Setting;
+use super::setting::Setting;
 use super::store::StateStore;
 use crate::error::EngineError;
 use crate::launch::submit;
-use crate::{LaneProfile, PipelineMetrics};
+use crate::metrics::{LaneProfile, PipelineMetrics};
 
 /// A part of a column: scan, column, part.
 pub(super) type PartName = (usize, usize, ColumnPart);

@@ -7,16 +7,18 @@
 //! What the engine does around a kernel stands beside it as a list (`kelpie_compile::pipeline::HostAction`), and running a stage
 //! is interpreting that list. Each part knows one thing:
 //!
-//! - [`run`]: the order of events: groups, chains, blocks, launches that are repeated, and so the occasions of actions;
+//! - [`run`]: what the parts of a running stage share; [`schedule`]: the order of events: groups, chains, blocks, launches that are repeated,
+//!   and so the [`occasion`]s of actions;
 //! - [`actions`]: what an action means ([`counting`]: those before a dense write in several kernels);
 //! - [`store`]: the state: buffers, capacities, growth, the heap; [`capacities`]: where those begin; [`page`]: those parts of it that are small;
-//! - [`deferral`]: launches that nobody waits for, where the stage has run before;
+//! - [`deferral`]: launches that nobody waits for, where the stage has run before and what it comes to has been seen ([`foresight`]);
 //! - [`init`]: small states that become empty together, before the first kernel;
 //! - [`queue`]: the launch that takes what one has left in a queue;
 //! - [`launcher`]: one launch: what a kernel is given ([`arguments`]), that it is submitted, and what it reports ([`traffic`]);
 //! - [`sketching`]: sizes of tables that are estimated before they are filled for the first time;
-//! - [`kernels`]: the kernels, of which a pipeline may have one a genome, compiled when they are wanted;
+//! - [`prepared`]: a program with its [`kernels`], of which a pipeline may have one a genome, compiled when they are wanted;
 //! - [`blocks`]: the blocks of a source, and the copies that bring them;
+//! - [`loading`]: columns of scans, brought to where they are wanted;
 //! - [`draining`]: a result that leaves the device before the stage has ended;
 //! - [`keeping`]: a result that stays there, for a later stage;
 //! - [`account`]: what a pipeline did, and what a status means.
@@ -30,93 +32,41 @@ mod capacities;
 mod compaction;
 mod counting;
 mod deferral;
+mod drained;
 mod draining;
+mod foresight;
 mod init;
 mod keeping;
 mod kernels;
 mod launcher;
+mod loaded;
+mod loading;
+mod occasion;
 mod page;
+mod prepared;
 mod queue;
 mod run;
+mod schedule;
+mod setting;
 mod sketching;
 mod store;
+mod stride_runs;
 mod strides;
 mod traffic;
 
-use std::sync::{Arc, Weak};
-use std::time::Instant;
-
-use kelpie_compile::pipeline::{Program, ScanInfo};
-use kelpie_compile::plan::{Plan, Scan};
-use kelpie_compile::shape::LaunchShape;
-use kelpie_device::{BlockShape, CancelToken, Device, QueryStream};
-use parking_lot::Mutex;
+use kelpie_compile::plan::Plan;
 
 pub use self::ahead::Ahead;
 use self::capacities::Known;
-use self::deferral::Foresight;
 pub use self::kernels::{KernelVariants, PipelineKernels, compile_all};
-use self::launcher::Constants;
-use self::page::Layout;
+pub use self::loaded::{Loaded, describe};
+pub use self::loading::{load, scans};
+pub use self::prepared::{Prepared, prepare};
 use self::run::Run;
-use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch, Wish, expected_layouts};
+pub use self::setting::Setting;
 use crate::delivery::RowReceiver;
 use crate::error::EngineError;
-use crate::identity;
-use crate::intermediate::Input;
-use crate::learned::{Fingerprint, Learned};
-use crate::primitives::KernelsByName;
-use crate::{Genome, PipelineMetrics, QueryMetrics, Transfer, sorting};
-
-/// A program with its kernels on one device.
-#[derive(Debug)]
-pub struct Prepared {
-    /// What it was compiled for.
-    pub device: Weak<dyn Device>,
-    pub program: Program,
-    /// The variants that were chosen for it.
-    pub genome: Arc<Genome>,
-    /// Of each pipeline, those of each of its variants.
-    pub kernels: Vec<Vec<Arc<PipelineKernels>>>,
-    /// Rows of a sort up to which the host computes the order.
-    host_order_rows: u64,
-    /// Capacities that fit what the program held when it last ran: it starts with them the next time.
-    learned: Mutex<Option<Vec<u64>>>,
-    /// By what the engine has learned the same of the program that ran last of those that differ from this one in constants only: no
-    /// less is begun with.
-    alike: Fingerprint,
-    /// Rows of a block of the source of a result that is too large to be made at once.
-    block_rows: Mutex<Option<u64>>,
-    /// Which states lie in the page.
-    layout: Layout,
-    /// What the kernels are given that never changes.
-    constants: Constants,
-    /// The kernels of prefix sums and sorts.
-    primitives: Arc<KernelsByName>,
-    /// What the stage comes to, as far as it is known.
-    foresight: Foresight,
-}
-
-impl Prepared {
-    /// Whether nothing is known yet of the capacities that fit.
-    pub fn is_new(&self, known: &Learned) -> bool {
-        self.learned.lock().is_none() && known.capacities(self.alike).is_none()
-    }
-
-    /// Lets tables, and what is counted, begin with so small a part of what was found to fit.
-    #[cfg(feature = "testing")]
-    pub fn shrink(&self, part: u64) {
-        use kelpie_compile::pipeline::Growth;
-        let mut learned = self.learned.lock();
-        for (class, capacity) in self.program.classes.iter().zip(learned.iter_mut().flatten()) {
-            let less = (*capacity / part.max(1)).max(1);
-            *capacity = match class.growth {
-                Growth::Table(_) | Growth::Counted(_) => less,
-                Growth::Fixed | Growth::Sized(..) => *capacity,
-            };
-        }
-    }
-}
+use crate::metrics::{PipelineMetrics, QueryMetrics};
 
 /// How a stage ended.
 #[derive(Debug)]
@@ -125,175 +75,6 @@ pub enum Outcome {
     Done,
     /// The build side of this join has a key twice: to be compiled again without the promise that it has not.
     Duplicate(usize),
-}
-
-/// The data of a scan.
-#[derive(Debug)]
-pub struct Loaded {
-    pub rows: u64,
-    pub columns: Vec<Arc<ResidentColumn>>,
-}
-
-/// How data moves while a stage runs.
-#[derive(Debug, Clone, Copy)]
-pub struct Movement {
-    /// Where columns are brought.
-    pub placement: Placement,
-    /// How kernels get at those on the host.
-    pub transfer: Transfer,
-    /// What a kernel hands to the next goes through the host.
-    pub kernel_at_a_time: bool,
-    /// Bytes of a column of a block, on average.
-    pub block_bytes: u64,
-    /// Rows of a block where nothing streams: all of them where absent.
-    pub block_rows: Option<u64>,
-    /// Bytes that a state may take at first, where it is not known how much it needs.
-    pub initial_bytes: Option<u64>,
-}
-
-/// The scans of a plan, in the compiler's order.
-pub fn scans(plan: &Plan) -> Vec<&Scan> {
-    match plan {
-        Plan::Scan(scan) => vec![scan],
-        _ => plan.inputs().into_iter().flat_map(scans).collect(),
-    }
-}
-
-/// Brings the columns of every scan to where they are wanted. Where that takes long, `foreseen` takes meanwhile what the
-/// compiler will most likely know of all of them.
-pub fn load(
-    plan: &Plan,
-    inputs: &[Input],
-    device: &Arc<dyn Device>,
-    (cache, wish): (&ColumnCache, Wish),
-    (foreseen, cancel): (&(dyn Fn(Vec<ScanInfo>) + Sync), &CancelToken),
-    metrics: &mut QueryMetrics,
-) -> Result<Vec<Loaded>, EngineError> {
-    let mut loaded = Vec::new();
-    let scans = scans(plan);
-    // Each scan that is read may tell; mostly the first one foresees all of it.
-    let told = Mutex::new(Vec::new());
-    for (number, scan) in (1..).zip(&scans) {
-        let missing =
-            || EngineError::Internal(format!("source {} of {} is missing", scan.source, scan.table));
-        let source = match inputs.get(scan.source) {
-            Some(Input::Table(source)) => source,
-            Some(Input::Intermediate(kept, _)) => {
-                let data = kept.load(scan).ok_or_else(missing)?;
-                metrics.input_bytes += data.columns.iter().map(|column| column.stored_bytes()).sum::<u64>();
-                loaded.push(data);
-                continue;
-            }
-            Some(Input::Used) | None => return Err(missing()),
-        };
-        // A scan without columns only counts.
-        if scan.columns.is_empty() {
-            let start = Instant::now();
-            let rows = cache.count_rows(source.as_ref(), cancel)?;
-            metrics.transfer_ns += start.elapsed().as_nanos() as u64;
-            loaded.push(Loaded { rows, columns: Vec::new() });
-            continue;
-        }
-        let known = describe(&loaded);
-        let seen = |layouts| {
-            let this = source.exact_rows().map(|rows| ScanInfo::new(rows, layouts));
-            let later = scans.iter().skip(number).map(|scan| expected(scan, inputs));
-            let all = known.iter().cloned().map(Some).chain([this]).chain(later);
-            let Some(infos) = all.collect::<Option<Vec<ScanInfo>>>() else { return };
-            let mut told = told.lock();
-            if *told != infos {
-                told.clone_from(&infos);
-                foreseen(infos);
-            }
-        };
-        let watch = Watch { cancel, seen: &seen };
-        let (resident, report) = cache.load(device, source.as_ref(), &scan.columns, wish, &watch)?;
-        metrics.transfer_ns += report.time_ns;
-        metrics.split += report.split;
-        metrics.transfer_bytes += report.loaded_bytes;
-        let rows = resident.first().map_or(0, |column| column.rows);
-        metrics.input_bytes += resident.iter().map(|column| column.stored_bytes()).sum::<u64>();
-        loaded.push(Loaded { rows, columns: resident });
-    }
-    Ok(loaded)
-}
-
-/// What the compiler will most likely know of a scan that was not read yet.
-fn expected(scan: &Scan, inputs: &[Input]) -> Option<ScanInfo> {
-    let source = match inputs.get(scan.source)? {
-        Input::Table(source) => source.as_ref(),
-        Input::Intermediate(kept, _) => return kept.info(scan),
-        Input::Used => return None,
-    };
-    let layouts = expected_layouts(source, &scan.columns)?;
-    Some(ScanInfo::new(source.exact_rows()?, layouts))
-}
-
-/// What the compiler must know of loaded data.
-pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
-    let info = |data: &Loaded| ScanInfo {
-        rows: data.rows,
-        columns: data.columns.iter().map(|column| column.facts()).collect(),
-        multi_column_distinct: Vec::new(),
-    };
-    loaded.iter().map(info).collect()
-}
-
-/// Validates the kernels of a program, which are compiled when they are wanted. `base`: the program before its variants were
-/// chosen; `alike`: what the capacities that fit are kept by.
-pub fn prepare(
-    program: Program,
-    device: &Arc<dyn Device>,
-    host_sort_rows: Option<u64>,
-    (variants, base): (&KernelVariants, Fingerprint),
-    alike: Fingerprint,
-) -> Result<Prepared, EngineError> {
-    let numbered = program.pipelines.iter().enumerate();
-    let kernels = numbered.map(|(index, pipeline)| {
-        let each = pipeline.variants().map(|variant| {
-            let genome = identity::genome((&program.genome, &variant.genome), index);
-            variants.of((base, index, genome), (&pipeline.name, variant), device)
-        });
-        each.collect()
-    });
-    let kernels = kernels.collect::<Result<Vec<_>, EngineError>>()?;
-    let by_rule = || sorting::host_order_rows(device.target().lanes);
-    let host_order_rows = host_sort_rows.unwrap_or_else(by_rule);
-    Ok(Prepared {
-        device: Arc::downgrade(device),
-        layout: Layout::of(&program),
-        genome: Arc::new(program.genome.clone()),
-        constants: Constants::default(),
-        primitives: Arc::default(),
-        foresight: Foresight::default(),
-        program,
-        kernels,
-        host_order_rows,
-        learned: Mutex::new(None),
-        alike,
-        block_rows: Mutex::new(None),
-    })
-}
-
-/// What a device is told of a kernel's shape.
-pub fn block_shape(shape: &LaunchShape) -> BlockShape {
-    BlockShape { threads: shape.block_threads, resident: shape.resident }
-}
-
-/// What a stage runs over.
-#[derive(Debug, Clone, Copy)]
-pub struct Setting<'a> {
-    /// What runs, copies and fills: in order.
-    pub stream: &'a dyn QueryStream,
-    /// Makes room for state by evicting columns.
-    pub cache: &'a ColumnCache,
-    /// What earlier runs have taught.
-    pub learned: &'a Learned,
-    pub loaded: &'a [Loaded],
-    pub movement: Movement,
-    /// Rows of the result are to stay on the device, where they can.
-    pub keeps_rows: bool,
-    pub cancel: &'a CancelToken,
 }
 
 /// Runs a prepared stage. Where it has run before, its launches are deferred; what comes of that is thrown away, and it runs
@@ -397,7 +178,8 @@ fn learn(run: &Run<'_>, reports: &[PipelineMetrics]) -> Result<(), EngineError> 
     }
     if run.drained.block_rows.is_none() {
         let kernel_ns = reports.iter().map(|report| report.run_ns).sum();
-        prepared.foresight.learn(run, kernel_ns)?;
+        let kind = run.setting.stream.device().kind();
+        prepared.foresight.learn(run.store.page.content()?, (kernel_ns, kind));
     }
     Ok(())
 }

@@ -2,10 +2,10 @@
 
 use kelpie_compile::pipeline::{CompiledPipeline, RangeQueue, Task, When};
 
-use super::actions::Occasion;
-use super::run::{Run, Verdict};
-use crate::LaneProfile;
+use super::occasion::{Occasion, Verdict};
+use super::run::Run;
 use crate::error::EngineError;
+use crate::metrics::LaneProfile;
 
 /// Words that a queue may come to have as more was asked for: 8 MiB.
 const MOST_WORDS: u64 = 1 << 20;

@@ -1,76 +1,15 @@
 //! Sizes of hash tables by a sketch, before the first row of the first run comes to them: of keys of which nothing is known. Later
 //! runs begin with the sizes that the first one has left.
 
-use std::ops::Range;
-
 use kelpie_compile::pipeline::{CompiledPipeline, Growth, SketchedTable, Sketching, Task, When};
 
-use super::actions::Occasion;
-use super::blocks::Blocks;
-use super::run::{Run, Verdict};
+use super::occasion::{Occasion, Verdict};
+use super::run::Run;
 use crate::error::EngineError;
 use crate::sketch::{self, Seen};
 
-/// The share of the rows that is looked at; no fewer rows than these, and no more.
-const SHARE: u64 = 16;
-const LEAST_ROWS: u64 = 1 << 18;
-const MOST_ROWS: u64 = 1 << 22;
-/// Pieces of the rows that are looked at, anywhere among all of them.
-const PIECES: u64 = 8;
 /// The share of the device's memory that a table may take because of an estimate.
 const MEMORY_SHARE: u64 = 4;
-
-/// The rows of a pipeline's source that a sketch may look at.
-#[derive(Debug, Default)]
-pub(super) struct AtHand {
-    /// Those whose columns can be read now.
-    ranges: Vec<Range<u64>>,
-    /// All of them.
-    rows: u64,
-}
-
-impl AtHand {
-    /// Those of blocks, the first of which can be read: all, where nothing is copied.
-    pub fn of(blocks: &Blocks) -> AtHand {
-        let (ranges, first) = (blocks.ranges(), usize::from(!blocks.ranges().is_empty()));
-        let rows = ranges.iter().map(|range| range.end - range.start).sum();
-        let at_hand = if blocks.is_free() { ranges } else { &ranges[..first] };
-        AtHand { ranges: at_hand.to_vec(), rows }
-    }
-
-    /// The pieces that are looked at: in two halves, of which each is of rows anywhere. The last rows come first: memory for text is
-    /// laid out by the number of the last row of the first launch.
-    fn halves(&self) -> [Vec<Range<u64>>; 2] {
-        let at_hand: u64 = self.ranges.iter().map(|range| range.end - range.start).sum();
-        let sample = (self.rows / SHARE).clamp(LEAST_ROWS, MOST_ROWS).min(at_hand);
-        let length = sample.div_ceil(PIECES);
-        let mut halves = [Vec::new(), Vec::new()];
-        for piece in (0..PIECES).rev() {
-            // The pieces lie side by side where all rows are looked at.
-            let first = match sample == at_hand {
-                true => piece * length,
-                false => (at_hand - length) / (PIECES - 1) * piece,
-            };
-            let end = (first + length).min(at_hand);
-            halves[usize::from(piece % 2 == 0)].extend(self.part(first..end));
-        }
-        halves
-    }
-
-    /// A range of the rows at hand, counted from the first of them.
-    fn part(&self, wanted: Range<u64>) -> Vec<Range<u64>> {
-        let (mut before, mut part) = (0, Vec::new());
-        for range in &self.ranges {
-            let rows = range.end - range.start;
-            let (from, to) = (wanted.start.max(before), wanted.end.min(before + rows));
-            if from < to {
-                part.push(range.start + from - before..range.start + to - before);
-            }
-            before += rows;
-        }
-        part
-    }
-}
 
 impl Run<'_> {
     /// Whether the sizes of a pipeline's hash tables are to be estimated before it is launched.

@@ -9,16 +9,23 @@ use kelpie_compile::context::HeapPart;
 use kelpie_compile::pipeline::{CapacityClass, CompiledPipeline, Growth, Program, Purpose};
 use kelpie_device::{Buffer, Device, DeviceError, Download, KernelArgument, QueryStream};
 
-use super::Setting;
 use super::capacities::{Known, element_bytes};
-use super::compaction::Move;
 use super::page::{Layout, Page};
-use crate::Transfer;
+use super::setting::Setting;
 use crate::columns::ColumnCache;
-use crate::delivery::reserve;
 use crate::error::EngineError;
+use crate::error::reserve;
 use crate::heap::{HeapMark, TextHeap};
+use crate::options::Transfer;
 use crate::primitives::Array;
+
+/// Rows that are moved: so many that follow each other, with the first place from which and to which they go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Move {
+    pub from: u64,
+    pub to: u64,
+    pub rows: u64,
+}
 
 /// Elements that a state keeps free a CPU worker, beside a quarter of what it held: a worker may leave a part of a chunk of
 /// places unused (`table::rows`).

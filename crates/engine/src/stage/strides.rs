@@ -2,47 +2,12 @@
 //! there is no room for another run, and in the end, all runs are merged into one.
 
 use kelpie_compile::pipeline::{PlacedGroups, StrideStep, Strides};
-use kelpie_device::Buffer;
 
-use super::actions::Occasion;
-use super::run::{MOST_STORED_ROWS, Run, Verdict};
+use super::occasion::{Occasion, Verdict};
+use super::run::{MOST_STORED_ROWS, Run};
+use super::stride_runs::{Runs, SortedStride};
 use crate::error::{EngineError, FallbackReason};
 use crate::sorting;
-
-/// The runs of one grouping.
-#[derive(Debug, Default)]
-pub(super) struct Runs {
-    /// Where each run of groups ends, the last of which is how many groups there are in all runs.
-    ends: Vec<u64>,
-    /// The stride that was sorted, until its groups have places.
-    sorted: Option<SortedStride>,
-    /// Rows of the longest stride.
-    most_rows: u64,
-    /// How many groups the kernel reduces all runs to, until they take their place.
-    reduced: Option<u64>,
-}
-
-/// A stride in the order of its words.
-#[derive(Debug)]
-struct SortedStride {
-    words: Buffer,
-    /// The number of the run of equal words, a row.
-    numbers: Buffer,
-    rows: u64,
-    groups: u64,
-}
-
-impl Runs {
-    /// Groups in all runs.
-    fn groups(&self) -> u64 {
-        self.ends.last().copied().unwrap_or(0)
-    }
-
-    /// The bounds of the runs.
-    fn bounds(&self) -> Vec<u64> {
-        [0].into_iter().chain(self.ends.iter().copied()).collect()
-    }
-}
 
 impl Run<'_> {
     /// Carries out a step. The host goes by numbers that the device has counted: nothing is deferred from here on.
