@@ -1,5 +1,6 @@
 //! `KelpieExec`: a sub-plan that Kelpie runs.
 
+mod compiled;
 mod errors;
 mod generic;
 
@@ -29,17 +30,16 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use kelpie_engine::{
-    Batches, CancelToken, DeviceKind, Engine, EngineError, FallbackReason, Foreseen, Profile, Query,
-    QueryError, QueryMetrics,
+    Batches, CancelToken, DeviceKind, Engine, EngineError, Foreseen, Profile, Query, QueryMetrics,
 };
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+pub use self::compiled::{FellBack, KelpieExec, Run};
 use crate::clock::PlanClock;
-use crate::fallback_plan::Original;
 use crate::options::{Fallback, KelpieOptions};
+use crate::original::Original;
 use crate::recursion_guard::protect;
 use crate::report;
 use crate::rule::merged_properties;
@@ -52,70 +52,8 @@ pub use generic::CannotRun;
 /// Batches that are ready before anybody asks for them.
 const BATCHES_IN_FLIGHT: usize = 4;
 
-/// Whether a query may run on the thread that asks for its rows, as its last run took no time, gave few rows and read nothing.
-#[derive(Debug, Default)]
-struct Quick {
-    was_quick: AtomicBool,
-    /// It had to read when it was taken to be quick. Then it waits for threads that must not be kept from their work.
-    reads: Arc<AtomicBool>,
-}
-
 /// A query that took less may run on the thread that asks for its rows: DataFusion's own operators take as long for a batch.
 const QUICK: Duration = Duration::from_millis(10);
-
-/// A sub-plan that Kelpie compiles and runs; one partition.
-///
-/// Its rows come as the engine makes them, a few batches ahead of whoever takes them. Until the first of them comes, the
-/// original may run instead, where the data need it; after it the query can only go on or fail (`kelpie_engine::Engine::stream`
-/// says how it comes that it hardly ever fails then).
-pub struct KelpieExec {
-    /// What it replaces: shown by EXPLAIN, and run where the data needs DataFusion's own operators.
-    original: Original,
-    translated: Arc<Translated>,
-    engine: Arc<Engine>,
-    properties: Arc<PlanProperties>,
-    /// Levels of EXPLAIN's tree above, so that the lines below the first are indented like it.
-    depth: usize,
-    metrics: ExecutionPlanMetricsSet,
-    run: Arc<Mutex<Option<Run>>>,
-    /// Whether any copy of it ran on DataFusion's operators.
-    fell_back: Arc<AtomicBool>,
-    /// Whether the next run of any copy is taken to be over in no time.
-    quick: Arc<Quick>,
-    /// What EXPLAIN says of the variants, where the plan is explained.
-    foreseen: Option<Foreseen>,
-    /// Whether its kernels count lanes, whatever the session's `profile` is.
-    counts_lanes: bool,
-    /// What planning it took, where a session measures that.
-    planning: Option<PlanClock>,
-}
-
-/// What an execution did.
-#[derive(Debug, Clone, Default)]
-pub struct Run {
-    /// What the engine reports; empty where DataFusion's own operators ran.
-    pub metrics: QueryMetrics,
-    /// Why DataFusion's own operators ran instead.
-    pub fallback: Option<FellBack>,
-}
-
-/// Why a compiled plan ran on DataFusion's own operators in the end.
-#[derive(Debug, Clone)]
-pub enum FellBack {
-    /// The engine met what only they handle.
-    Needed(FallbackReason),
-    /// It failed in Kelpie: they say how, in DataFusion's own words.
-    Failed(QueryError),
-}
-
-impl fmt::Display for FellBack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FellBack::Needed(reason) => reason.fmt(f),
-            FellBack::Failed(error) => write!(f, "failed in Kelpie: {error}"),
-        }
-    }
-}
 
 impl KelpieExec {
     pub(crate) fn new(
@@ -155,32 +93,6 @@ impl KelpieExec {
         let query = self.query_with(&context, options, None);
         let foreseen = query.ok().and_then(|query| self.engine.foresee(&query).ok());
         KelpieExec { foreseen, counts_lanes: options.counts_lanes, ..self }
-    }
-
-    /// The sub-plan that it replaces. Where that is a whole query, DataFusion's rules that make a plan ready to run have not
-    /// gone over it.
-    pub fn original(&self) -> &Arc<dyn ExecutionPlan> {
-        self.original.plan()
-    }
-
-    /// Kelpie's plan.
-    pub fn translated(&self) -> &Translated {
-        &self.translated
-    }
-
-    /// The same, one level deeper in EXPLAIN's tree.
-    pub(crate) fn deeper(&self) -> KelpieExec {
-        KelpieExec { depth: self.depth + 1, ..self.copy() }
-    }
-
-    /// Whether any copy of it ran on DataFusion's operators.
-    pub fn fell_back(&self) -> &Arc<AtomicBool> {
-        &self.fell_back
-    }
-
-    /// What its last execution did, if it ended.
-    pub fn last_run(&self) -> Option<Run> {
-        self.run.lock().clone()
     }
 
     /// The engine's query in a task context.
@@ -227,23 +139,6 @@ impl KelpieExec {
         *self.run.lock() = Some(Run { fallback: Some(reason), ..Run::default() });
         self.fell_back.store(true, Ordering::Relaxed);
         self.execute_original(context)
-    }
-
-    fn copy(&self) -> KelpieExec {
-        KelpieExec {
-            original: self.original.clone(),
-            translated: Arc::clone(&self.translated),
-            engine: Arc::clone(&self.engine),
-            properties: Arc::clone(&self.properties),
-            depth: self.depth,
-            metrics: ExecutionPlanMetricsSet::new(),
-            run: Arc::default(),
-            fell_back: Arc::clone(&self.fell_back),
-            quick: Arc::clone(&self.quick),
-            foreseen: self.foreseen.clone(),
-            counts_lanes: self.counts_lanes,
-            planning: self.planning.clone(),
-        }
     }
 
     fn record(&self, metrics: QueryMetrics, rows: usize) {

@@ -5,7 +5,6 @@
 //! making a physical plan. Only where such a query falls back, or where EXPLAIN shows it, do the rules that were left out go over it.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
@@ -26,24 +25,12 @@ use datafusion::physical_optimizer::topk_repartition::TopKRepartition;
 use datafusion::physical_optimizer::update_aggr_exprs::OptimizeAggregateOrder;
 use datafusion::physical_optimizer::window_topn::WindowTopN;
 use datafusion::physical_optimizer::{ConfigOnlyContext, PhysicalOptimizerRule};
-use datafusion::physical_plan::ExecutionPlan;
 
 use crate::join_order::JoinOrderRule;
+use crate::node::Node;
+use crate::original::{Original, Rest, Rule};
 use crate::plan_copy::copy;
 use crate::recursion_guard::with_room;
-
-type Node = Arc<dyn ExecutionPlan>;
-type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
-
-/// The rules of a session that come after a place in their list, all of them DataFusion's own or Kelpie's.
-#[derive(Clone)]
-pub struct Rest(Arc<[Rule]>);
-
-impl fmt::Debug for Rest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|rule| rule.name())).finish()
-    }
-}
 
 impl Rest {
     /// Some rules, where each is known to change how a plan runs and never what it gives: a rule of somebody else must see every
@@ -81,37 +68,7 @@ fn is_known(rule: &Rule) -> bool {
         || rule.is::<SanityCheckPlan>()
 }
 
-/// The sub-plan that a compiled one replaces.
-#[derive(Debug, Clone)]
-pub(crate) struct Original {
-    plan: Node,
-    /// What has not gone over it yet.
-    rest: Option<Rest>,
-    /// The plan as it would run, where it is explained.
-    shown: Option<Node>,
-}
-
 impl Original {
-    /// A sub-plan of a plan that is ready to run.
-    pub fn planned(plan: Node) -> Original {
-        Original { plan, rest: None, shown: None }
-    }
-
-    /// A plan that some rules have not seen.
-    pub fn unfinished(plan: Node, rest: Rest) -> Original {
-        Original { plan, rest: Some(rest), shown: None }
-    }
-
-    /// The sub-plan as it was compiled.
-    pub fn plan(&self) -> &Node {
-        &self.plan
-    }
-
-    /// The sub-plan that EXPLAIN shows: as it would run, where it was planned to be explained.
-    pub fn shown(&self) -> &Node {
-        self.shown.as_ref().unwrap_or(&self.plan)
-    }
-
     /// The same, to be explained.
     pub fn explained(self, config: &ConfigOptions) -> Result<Original> {
         let shown = match &self.rest {

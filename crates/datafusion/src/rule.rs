@@ -1,6 +1,7 @@
 //! The optimizer rule: the largest sub-plans that compile become [`KelpieExec`].
 
 mod leave;
+mod nodes;
 mod partitions;
 mod reasons;
 mod replace;
@@ -11,24 +12,21 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::plan_err;
-use datafusion::datasource::sink::DataSinkExec;
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
-use kelpie_compile::expr::ExprKind;
-use kelpie_compile::plan::Plan;
 use kelpie_engine::{Engine, Phase};
 
+use self::nodes::{bare_scan, is_trivial, wrapped};
+pub(crate) use self::partitions::merged_properties;
+pub use self::reasons::{note_reasons, noted_reasons};
+use self::reasons::{query_of, reasons_of};
 use crate::clock::timed;
 use crate::exec::KelpieExec;
+use crate::node::Node;
 use crate::options::{Fallback, KelpieOptions};
 use crate::recursion_guard::{Shape, protect, with_room};
 use crate::report::KelpieReport;
-use crate::translate::translate;
-pub(crate) use partitions::merged_properties;
 pub use whole::WholeQueryRule;
 
 /// Replaces the largest sub-plans that Kelpie compiles. To be registered after DataFusion's own rules.
@@ -57,8 +55,6 @@ impl KelpieRule {
         &self.engine
     }
 }
-
-type Node = Arc<dyn ExecutionPlan>;
 
 impl PhysicalOptimizerRule for KelpieRule {
     fn name(&self) -> &str {
@@ -129,73 +125,11 @@ pub fn uncompiled_reasons(plan: &Node, engine: &Arc<Engine>, options: &KelpieOpt
     if query.is::<KelpieExec>() || !options.enabled {
         return Vec::new();
     }
-    if let Some(reasons) = reasons::reasons_of(query) {
+    if let Some(reasons) = reasons_of(query) {
         return reasons;
     }
     match with_room(query, || replaced_query(query, engine, options)) {
         Ok((_, reasons)) => reasons,
         Err(error) => vec![error.strip_backtrace()],
-    }
-}
-
-/// Remembers why parts of a plan are DataFusion's, for whoever runs it.
-pub fn note_reasons(plan: &Node, reasons: Vec<String>) {
-    reasons::note(query_of(plan), reasons);
-}
-
-/// What was remembered of a plan; nothing where the rule had nothing to do with it.
-pub fn noted_reasons(plan: &Node) -> Option<Vec<String>> {
-    reasons::reasons_of(query_of(plan))
-}
-
-/// A query below the nodes around it.
-fn query_of(plan: &Node) -> &Node {
-    match wrapped(plan) {
-        Some(input) => query_of(input),
-        None => plan,
-    }
-}
-
-/// What a node is around that computes nothing itself.
-fn wrapped(node: &Node) -> Option<&Node> {
-    match node.children().as_slice() {
-        [input] if node.is::<AnalyzeExec>() || node.is::<DataSinkExec>() || node.is::<KelpieReport>() => {
-            Some(input)
-        }
-        _ => None,
-    }
-}
-
-/// A plan that reads no data: constants, SHOW, the information schema.
-fn is_trivial(node: &Node) -> bool {
-    !node.is::<DataSourceExec>() && !node.is::<KelpieExec>() && node.children().into_iter().all(is_trivial)
-}
-
-/// A scan with a limit at most: DataFusion can do nothing slower than Kelpie there.
-fn bare_scan(node: &Node) -> bool {
-    use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
-    let limit = node.is::<GlobalLimitExec>() || node.is::<LocalLimitExec>();
-    match node.children().as_slice() {
-        [] => node.is::<DataSourceExec>() && translate(node).map_or(true, |t| !is_worth(&t.plan)),
-        [input] => (limit || crate::translate::pass_through(node).is_some()) && bare_scan(input),
-        _ => false,
-    }
-}
-
-/// Whether a plan does more than hand rows on.
-fn is_worth(plan: &Plan) -> bool {
-    match plan {
-        Plan::Scan(_) => false,
-        Plan::Limit { input, .. } | Plan::Scalars { input, .. } => is_worth(input),
-        Plan::Union { inputs, .. } => inputs.iter().any(is_worth),
-        Plan::Project { input, exprs, .. } => {
-            exprs.iter().any(|e| !matches!(e.kind, ExprKind::Column(_))) || is_worth(input)
-        }
-        Plan::Filter { .. }
-        | Plan::Aggregate { .. }
-        | Plan::GroupingSets(_)
-        | Plan::Ranked(_)
-        | Plan::Join(_)
-        | Plan::Sort { .. } => true,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::error::{DataFusionError, Result};
 
-use super::{FellBack, KelpieExec};
+use super::compiled::{FellBack, KelpieExec};
 use crate::parameters::Values;
 
 /// A compiled part of a generic plan would have to run on DataFusion's operators.

@@ -23,7 +23,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use super::flatten::{Flat, Item, ReducerItem, is_volatile};
 use super::model::classes;
 use super::statistics::{Estimator, estimate};
-use crate::translate::pass_through;
+use crate::node::pass_through;
 
 type Node = Arc<dyn ExecutionPlan>;
 

@@ -24,7 +24,7 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions, SendableRecordBatchStream,
 };
 
-use crate::translate::pass_through;
+use crate::node::pass_through;
 
 /// Values of all parameters of a plan, none of them NULL.
 pub type Values = Arc<[ScalarValue]>;

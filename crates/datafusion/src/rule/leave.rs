@@ -23,10 +23,11 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use kelpie_engine::{DeviceChoice, DeviceKind, Engine};
 
-use super::Node;
 use crate::join_order::estimated_rows;
+use crate::node::Node;
+use crate::node::{name_of, pass_through};
 use crate::options::{Fallback, KelpieOptions};
-use crate::translate::{Reasons, Refused, name_of, pass_through};
+use crate::translate::{Reasons, Refused};
 
 /// Below so many rows of a scan Kelpie filters all of them in the time that DataFusion takes to begin.
 const EARLY_ROWS: f64 = 100_000.0;

@@ -11,7 +11,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlanProperties, Partitioning};
 
-use super::Node;
+use crate::node::Node;
 
 /// What holds of all rows of a plan, in the order that `translate::ordered` gives them, where each partition by itself
 /// promises it: an order of several partitions is the one that they are merged to, and what is constant in each need not

@@ -8,7 +8,8 @@ use std::sync::{Arc, LazyLock, Weak};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 
-use super::Node;
+use super::nodes::wrapped;
+use crate::node::Node;
 
 /// Plans that are remembered, the latest ones.
 const PLANS: usize = 256;
@@ -33,4 +34,22 @@ pub(super) fn reasons_of(plan: &Node) -> Option<Vec<String>> {
     let noted = NOTED.lock();
     let found = noted.iter().rev().find(|(known, _)| ptr::addr_eq(known.as_ptr(), Arc::as_ptr(plan)));
     found.map(|(_, reasons)| reasons.clone())
+}
+
+/// A query below the nodes around it.
+pub(super) fn query_of(plan: &Node) -> &Node {
+    match wrapped(plan) {
+        Some(input) => query_of(input),
+        None => plan,
+    }
+}
+
+/// Remembers why parts of a plan are DataFusion's, for whoever runs it.
+pub fn note_reasons(plan: &Node, reasons: Vec<String>) {
+    note(query_of(plan), reasons);
+}
+
+/// What was remembered of a plan; nothing where the rule had nothing to do with it.
+pub fn noted_reasons(plan: &Node) -> Option<Vec<String>> {
+    reasons_of(query_of(plan))
 }

@@ -16,12 +16,15 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use kelpie_compile::plan::Plan;
 use kelpie_engine::Engine;
 
-use super::{Node, bare_scan, is_worth, leave, partitions};
+use super::nodes::{bare_scan, is_worth};
+use super::{leave, partitions};
 use crate::exec::KelpieExec;
-use crate::fallback_plan::Original;
 use crate::join_order::estimated_rows;
+use crate::node::Node;
+use crate::node::pass_through;
 use crate::options::KelpieOptions;
-use crate::translate::{Reasons, Refused, Translated, pass_through, refined, translate_known};
+use crate::original::Original;
+use crate::translate::{Reasons, Refused, Translated, refined, translate_known};
 
 /// The plan with its largest compilable parts replaced, and every reason why the rest is not.
 pub(super) fn replaced(

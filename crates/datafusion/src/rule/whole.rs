@@ -12,12 +12,15 @@ use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use kelpie_engine::{Engine, Phase};
 
-use super::{Node, bare_scan, is_trivial, is_worth, leave, note_reasons, wrapped};
+use super::leave;
+use super::nodes::{bare_scan, is_trivial, is_worth, wrapped};
+use super::reasons::note_reasons;
 use crate::clock::timed;
 use crate::exec::KelpieExec;
-use crate::fallback_plan::{Original, Rest};
 use crate::join_order::JoinOrderRule;
+use crate::node::Node;
 use crate::options::KelpieOptions;
+use crate::original::{Original, Rest};
 use crate::recursion_guard::{Shape, with_room};
 use crate::translate::{refined, translate};
 

@@ -21,7 +21,8 @@ use kelpie_compile::plan::{Aggregate, AggregateFunction, GroupingSet, GroupingSe
 use kelpie_compile::types::{DataType, Field, Literal};
 
 use super::derive::Below;
-use super::{Node, Translator, pass_through};
+use super::translator::Translator;
+use crate::node::{Node, pass_through};
 use crate::types;
 
 /// Most grouping sets of an aggregate: each may read the input again.

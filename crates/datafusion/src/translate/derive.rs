@@ -6,6 +6,7 @@
 //! the rows of the result only.
 
 mod add;
+mod request;
 
 use std::sync::Arc;
 
@@ -17,7 +18,6 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::utils::ColumnIndex;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -29,54 +29,20 @@ use kelpie_compile::lower::check;
 use kelpie_compile::types::Field;
 
 pub(super) use self::add::added;
+use self::request::REQUESTS;
+pub(super) use self::request::{Below, Deriver, Request};
 use super::expr::ExprTranslator;
-use super::{Node, Translator, pass_through};
+use super::translator::Translator;
 use crate::derived::{Derived, keeps_null, mapped};
 use crate::exec::KelpieExec;
 use crate::join_order::rows_estimate;
+use crate::node::{Node, pass_through};
 use crate::types;
 
-/// Positions from here on stand for requests.
-const REQUESTS: usize = 1 << 40;
 /// Where filters let fewer rows than this share of the table come to an expression, it is computed for those only.
 const LEAST_SHARE: f64 = 0.1;
 
 type PhysicalRef = Arc<dyn PhysicalExpr>;
-
-/// An expression that is to be a column.
-#[derive(Debug)]
-pub(super) struct Request {
-    /// The address of the scan's node.
-    scan: usize,
-    /// The address of the node over whose rows the expression is.
-    below: usize,
-    /// Over the scan's table.
-    expr: PhysicalRef,
-    /// What holds for the few rows that come to it, over the table too; nothing where it is computed for all.
-    conditions: Vec<PhysicalRef>,
-    field: Field,
-    /// Why the expression does not compile.
-    reasons: Vec<String>,
-}
-
-/// What expressions are computed over.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Below<'a> {
-    /// The rows of a node.
-    Node(&'a Node),
-    /// Columns that a join takes from both sides.
-    Sides(&'a Node, &'a Node, &'a [ColumnIndex]),
-    /// The columns of a scan's table.
-    Table(&'a DataSourceExec),
-}
-
-/// What an expression that does not compile asks.
-#[derive(Debug)]
-pub(crate) struct Deriver<'a> {
-    pub(super) below: Below<'a>,
-    pub(super) requests: &'a mut Vec<Request>,
-    pub(super) checked: bool,
-}
 
 impl ExprTranslator<'_> {
     /// The expression, unless it is to be tried and no code can be generated for it.

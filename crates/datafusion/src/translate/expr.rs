@@ -15,8 +15,9 @@ use kelpie_compile::lower::alike;
 use kelpie_compile::types::{DataType, Literal};
 
 use super::derive::Deriver;
+use super::function;
 use super::parameters::is_place;
-use super::{Reasons, function};
+use super::translated::{KnownScalar, Reasons};
 use crate::recursion_guard::{expr_depth, operands};
 use crate::types;
 
@@ -39,13 +40,6 @@ pub(crate) struct ExprTranslator<'a> {
     pub operator: &'a str,
     /// How deep in an expression the translator is.
     pub level: usize,
-}
-
-/// A scalar subquery, and what stands for its value.
-#[derive(Debug)]
-pub(crate) struct KnownScalar {
-    pub expr: ScalarSubqueryExpr,
-    pub kind: ExprKind,
 }
 
 type Child<'a> = &'a Arc<dyn PhysicalExpr>;

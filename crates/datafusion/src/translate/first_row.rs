@@ -27,8 +27,12 @@ use kelpie_compile::plan::{Plan, Rank, Ranked, RankedValue, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 
 use super::derive::Below;
-use super::{Node, Translator, limited, name_of, order, ordered, pass_through, projected};
+use super::order;
+use super::order::ordered;
+use super::plans::{limited, projected};
+use super::translator::Translator;
 use crate::derived::mapped;
+use crate::node::{Node, name_of, pass_through};
 
 type PhysicalRef = Arc<dyn PhysicalExpr>;
 

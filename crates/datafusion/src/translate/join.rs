@@ -9,7 +9,9 @@ use kelpie_compile::expr::Expr;
 use kelpie_compile::plan::{Join, JoinKind, Plan};
 
 use super::derive::Below;
-use super::{Node, Translator, project_columns};
+use super::plans::project_columns;
+use super::translator::Translator;
+use crate::node::Node;
 
 /// What a join says of its pairs.
 struct Condition<'a> {

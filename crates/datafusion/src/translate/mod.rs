@@ -11,101 +11,45 @@ mod function;
 mod join;
 mod order;
 mod parameters;
+mod plans;
 mod prune;
 mod scan;
+mod translated;
+mod translator;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::Schema;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::LexOrdering;
-use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::buffer::BufferExec;
-use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use kelpie_compile::expr::{Expr, ExprKind, substitute};
-use kelpie_compile::plan::{Plan, SortKey};
-use kelpie_compile::types::Field;
+use kelpie_compile::plan::Plan;
 use kelpie_engine::Engine;
 
+use self::derive::{Below, Deriver};
+use self::expr::ExprTranslator;
+use self::first_row::FirstRows;
+use self::order::{ordered, sort_keys};
+use self::plans::{fields_at, limited, project_columns, projected};
+pub use self::translated::{Reasons, Translated};
+pub(crate) use self::translator::{Refused, Translator};
 use crate::exec::KelpieExec;
+use crate::node::{Node, name_of, partition_count, pass_through};
 use crate::source::ScanTable;
-use crate::types;
-use derive::Below;
-use expr::{ExprTranslator, KnownScalar};
-use first_row::FirstRows;
-pub(crate) use parameters::Generic;
-
-/// A plan that Kelpie knows, and the tables of its scans in the order of `Scan::source`.
-#[derive(Debug, Clone)]
-pub struct Translated {
-    /// The plan.
-    pub plan: Plan,
-    /// The tables.
-    pub tables: Vec<Arc<ScanTable>>,
-    /// The plan without the values of its parameters, where it has some.
-    pub(crate) generic: Option<Arc<Generic>>,
-}
-
-/// Every reason why something is not compiled, each once, in the order found.
-#[derive(Debug, Default, Clone)]
-pub struct Reasons(Vec<String>);
-
-impl Reasons {
-    /// Takes back the reasons from a number on.
-    fn split_off(&mut self, first: usize) -> Vec<String> {
-        self.0.split_off(first.min(self.0.len()))
-    }
-
-    /// How many there are.
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Adds a reason unless it is known.
-    pub fn push(&mut self, reason: String) {
-        if !self.0.contains(&reason) {
-            self.0.push(reason);
-        }
-    }
-
-    /// The reasons.
-    pub fn into_vec(self) -> Vec<String> {
-        self.0
-    }
-}
 
 /// Translates a physical plan; on failure every reason.
 pub fn translate(node: &Arc<dyn ExecutionPlan>) -> Result<Translated, Vec<String>> {
     translate_known(node, &mut Refused::default())
-}
-
-/// Nodes of one plan that do not translate, so that each is tried once: what is above them does not either. They are known
-/// by their address, so the plan must outlive this.
-#[derive(Debug, Default)]
-pub(crate) struct Refused(HashSet<usize>);
-
-impl Refused {
-    pub(crate) fn insert(&mut self, node: &Arc<dyn ExecutionPlan>) {
-        self.0.insert(Arc::as_ptr(node).addr());
-    }
-
-    pub(crate) fn contains(&self, node: &Arc<dyn ExecutionPlan>) -> bool {
-        self.0.contains(&Arc::as_ptr(node).addr())
-    }
 }
 
 /// What a node was translated to, and what code generation refuses in it. Where it refuses something, each expression is
@@ -158,26 +102,6 @@ fn translate_with(
 pub fn scanned(node: &DataSourceExec) -> Option<ScanTable> {
     scan::table(node)
 }
-
-/// Translates the nodes of one plan.
-#[derive(Debug, Default)]
-pub(crate) struct Translator {
-    tables: Vec<Arc<ScanTable>>,
-    /// The address of each table's scan in DataFusion's plan.
-    scans: Vec<usize>,
-    /// Expressions that are to be columns of their tables.
-    requests: Vec<derive::Request>,
-    /// Whether code is generated for each expression by itself, to find those for which none can be.
-    checked: bool,
-    reasons: Reasons,
-    refused: Refused,
-    /// The scalar subqueries of the enclosing `ScalarSubqueryExec`.
-    scalars: Vec<KnownScalar>,
-    /// What computes the parameters of the plan, each in the order of its place.
-    parameters: Vec<Node>,
-}
-
-type Node = Arc<dyn ExecutionPlan>;
 
 impl Translator {
     fn plan(&mut self, node: &Node) -> Option<Plan> {
@@ -269,12 +193,12 @@ impl Translator {
     /// Translates expressions over the rows of what is below; those that do not compile may become derived columns.
     fn exprs_over<'a>(
         &'a mut self,
-        below: derive::Below<'a>,
+        below: Below<'a>,
         schema: &'a Schema,
         operator: &'a str,
     ) -> ExprTranslator<'a> {
         let Translator { reasons, scalars, requests, checked, .. } = self;
-        let derive = Some(derive::Deriver { below, requests, checked: *checked });
+        let derive = Some(Deriver { below, requests, checked: *checked });
         ExprTranslator { schema, positions: None, reasons, scalars, derive, operator, level: 0 }
     }
 
@@ -366,126 +290,6 @@ impl Translator {
         let plan = ordered(plan, input, self)?;
         Some(limited(plan, skip, fetch))
     }
-}
-
-fn partition_count(node: &Node) -> usize {
-    node.output_partitioning().partition_count()
-}
-
-/// The first rows after some. What is below a limit, for each partition or all of them, often has a weaker one already.
-fn limited(plan: Plan, skip: usize, fetch: Option<usize>) -> Plan {
-    match (plan, fetch) {
-        // A sort that keeps no more rows is a limit already.
-        (Plan::Sort { input, keys, fetch: Some(inner) }, Some(fetch)) if skip == 0 && inner <= fetch => {
-            Plan::Sort { input, keys, fetch: Some(inner) }
-        }
-        (Plan::Limit { input, skip: 0, fetch: Some(inner) }, Some(fetch))
-            if skip.saturating_add(fetch) <= inner =>
-        {
-            Plan::Limit { input, skip, fetch: Some(fetch) }
-        }
-        (plan, fetch) => Plan::Limit { input: Box::new(plan), skip, fetch },
-    }
-}
-
-/// The plan in the order of its DataFusion node: below a sort, or of a file that is declared as sorted.
-fn ordered(plan: Plan, node: &Node, translator: &mut Translator) -> Option<Plan> {
-    if order::is_kept(&plan) {
-        return Some(plan);
-    }
-    if let Some(sorted) = order::restored(&plan) {
-        return Some(sorted);
-    }
-    let Some(ordering) = node.output_ordering() else { return Some(plan) };
-    let schema = node.schema();
-    let keys = sort_keys(translator.exprs(&schema, "declared order"), ordering)?;
-    Some(Plan::Sort { input: Box::new(plan), keys, fetch: None })
-}
-
-fn sort_keys(mut translator: ExprTranslator<'_>, ordering: &LexOrdering) -> Option<Vec<SortKey>> {
-    let keys: Vec<_> = ordering
-        .iter()
-        .map(|key| {
-            Some(SortKey {
-                expr: translator.expr(&key.expr)?,
-                descending: key.options.descending,
-                nulls_first: key.options.nulls_first,
-            })
-        })
-        .collect();
-    keys.into_iter().collect()
-}
-
-/// Some columns of a plan, in an order.
-fn project_columns(plan: Plan, columns: &[usize]) -> Option<Plan> {
-    let fields = plan.fields();
-    let chosen = columns.iter().map(|i| fields.get(*i)).collect::<Option<Vec<&Field>>>()?;
-    let exprs = columns
-        .iter()
-        .zip(&chosen)
-        .map(|(i, field)| Expr {
-            kind: ExprKind::Column(*i),
-            data_type: field.data_type.clone(),
-            nullable: field.nullable,
-        })
-        .collect();
-    let names = chosen.iter().map(|field| field.name.clone()).collect();
-    Some(projected(plan, exprs, names))
-}
-
-/// A projection; of one that only picks columns, or that picks the columns of one, the two are one.
-fn projected(input: Plan, exprs: Vec<Expr>, names: Vec<String>) -> Plan {
-    let picks = |exprs: &[Expr]| exprs.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_)));
-    match input {
-        Plan::Project { input, exprs: below, .. } if picks(&exprs) || picks(&below) => {
-            let through = |expr: &Expr| match expr.kind {
-                ExprKind::Column(place) => below.get(place).cloned(),
-                _ => None,
-            };
-            let exprs = exprs.iter().map(|expr| substitute(expr, &through)).collect();
-            Plan::Project { input, exprs, names }
-        }
-        input => Plan::Project { input: Box::new(input), exprs, names },
-    }
-}
-
-/// The input of a node that hands its rows on unchanged, in whatever order and partition.
-pub(crate) fn pass_through(node: &Node) -> Option<&Node> {
-    let known = node.is::<CoalescePartitionsExec>()
-        || node.is::<CooperativeExec>()
-        || node.is::<RepartitionExec>()
-        || node.is::<BufferExec>()
-        || node.is::<OutputRequirementExec>()
-        || node.name() == "CoalesceBatchesExec";
-    match node.children().as_slice() {
-        [input] if known => Some(input),
-        _ => None,
-    }
-}
-
-/// The name of a node, with the kind of a join.
-pub(crate) fn name_of(node: &Node) -> String {
-    use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
-    if let Some(join) = node.downcast_ref::<HashJoinExec>() {
-        format!("HashJoinExec ({})", join.join_type())
-    } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
-        format!("NestedLoopJoinExec ({})", join.join_type())
-    } else {
-        node.name().into()
-    }
-}
-
-/// The columns of a schema at some positions, or the first that has no Kelpie type.
-fn fields_at(schema: &Schema, columns: &[usize]) -> Result<Vec<Field>, String> {
-    columns
-        .iter()
-        .map(|i| {
-            let field = schema.fields().get(*i).ok_or("a column is out of range")?;
-            types::field(field).ok_or_else(|| {
-                format!("column {}: the type {} is not compiled", field.name(), field.data_type())
-            })
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -2,10 +2,15 @@
 //! projections, the probe side of joins), and may drop its keys above it. Kelpie's operators keep no order: such a sort
 //! is carried out above them, with its keys as further columns up to there.
 
+use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_plan::ExecutionPlanProperties;
 use kelpie_compile::expr::{Expr, ExprKind, substitute};
 use kelpie_compile::plan::{Join, JoinKind, Plan, SortKey};
 
-use super::project_columns;
+use super::expr::ExprTranslator;
+use super::plans::project_columns;
+use super::translator::Translator;
+use crate::node::Node;
 
 /// Whether the engine gives the plan's rows in the order that DataFusion expects.
 pub(super) fn is_kept(plan: &Plan) -> bool {
@@ -119,4 +124,32 @@ fn raised_probe(join: &Join) -> Option<(Plan, Vec<SortKey>)> {
     let keys = keys.into_iter().map(|key| SortKey { expr: substitute(&key.expr, &shift), ..key });
     let keys = keys.collect();
     Some((Plan::Join(Box::new(Join { probe, ..join.clone() })), keys))
+}
+
+/// The plan in the order of its DataFusion node: below a sort, or of a file that is declared as sorted.
+pub(super) fn ordered(plan: Plan, node: &Node, translator: &mut Translator) -> Option<Plan> {
+    if is_kept(&plan) {
+        return Some(plan);
+    }
+    if let Some(sorted) = restored(&plan) {
+        return Some(sorted);
+    }
+    let Some(ordering) = node.output_ordering() else { return Some(plan) };
+    let schema = node.schema();
+    let keys = sort_keys(translator.exprs(&schema, "declared order"), ordering)?;
+    Some(Plan::Sort { input: Box::new(plan), keys, fetch: None })
+}
+
+pub(super) fn sort_keys(mut translator: ExprTranslator<'_>, ordering: &LexOrdering) -> Option<Vec<SortKey>> {
+    let keys: Vec<_> = ordering
+        .iter()
+        .map(|key| {
+            Some(SortKey {
+                expr: translator.expr(&key.expr)?,
+                descending: key.options.descending,
+                nulls_first: key.options.nulls_first,
+            })
+        })
+        .collect();
+    keys.into_iter().collect()
 }

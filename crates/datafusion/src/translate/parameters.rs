@@ -12,21 +12,14 @@ use kelpie_compile::expr::{Expr, ExprKind, substitute};
 use kelpie_compile::plan::Plan;
 use kelpie_compile::types::Literal;
 
-use super::expr::KnownScalar;
-use super::{Node, Translated, Translator};
+use super::translated::{Generic, KnownScalar, Translated};
+use super::translator::Translator;
+use crate::node::Node;
 use crate::parameters::{Values, is_of_parameters, value};
 use crate::types;
 
 /// From here on the numbers of `ExprKind::Scalar` are those of parameters; below they are positions in `Plan::Scalars`.
 const FIRST: usize = usize::MAX / 2;
-
-/// A plan with places for values.
-#[derive(Debug)]
-pub(crate) struct Generic {
-    plan: Plan,
-    /// What computes the value of each place.
-    parameters: Vec<Node>,
-}
 
 /// The place of a parameter in expressions.
 pub(super) fn place(number: usize) -> ExprKind {

@@ -17,7 +17,8 @@ use kelpie_compile::types::{DataType, Literal};
 
 use super::derive::{Below, Deriver};
 use super::expr::ExprTranslator;
-use super::{Translator, fields_at, project_columns};
+use super::plans::{fields_at, project_columns};
+use super::translator::Translator;
 use crate::source::ScanTable;
 use crate::types;
 

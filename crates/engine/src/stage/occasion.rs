@@ -123,3 +123,46 @@ impl AtHand {
         part
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One range at hand, of so many rows.
+    fn one(range: Range<u64>, rows: u64) -> AtHand {
+        AtHand { ranges: std::iter::once(range).collect(), rows }
+    }
+
+    fn rows(halves: &[Vec<Range<u64>>; 2]) -> Vec<u64> {
+        let mut all: Vec<u64> = halves.iter().flatten().cloned().flatten().collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn few_rows_are_looked_at_once_each() {
+        for count in [0, 1, 7, 8, 9, 100, 1_000] {
+            let at_hand = one(0..count, count);
+            assert_eq!(rows(&at_hand.halves()), (0..count).collect::<Vec<_>>(), "{count}");
+        }
+        let ranges = vec![10..20, 30..31, 40..90];
+        let at_hand = AtHand { ranges: ranges.clone(), rows: 61 };
+        assert_eq!(rows(&at_hand.halves()), ranges.into_iter().flatten().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn of_many_rows_pieces_from_the_first_to_the_last() {
+        let all = 1 << 24;
+        let at_hand = one(0..all, all);
+        let halves = at_hand.halves();
+        let looked_at: u64 = halves.iter().flatten().map(|range| range.end - range.start).sum();
+        assert_eq!(looked_at, all / SHARE);
+        assert!(halves[0][0].end > all - PIECES && halves.iter().flatten().any(|range| range.start == 0));
+        let mut pieces: Vec<_> = halves.iter().flatten().collect();
+        pieces.sort_by_key(|range| range.start);
+        assert!(pieces.windows(2).all(|pair| pair[0].end <= pair[1].start), "{pieces:?}");
+        // A block of them, of which all are looked at where it is short.
+        let block = one(100..1100, all);
+        assert_eq!(rows(&block.halves()), (100..1100).collect::<Vec<_>>());
+    }
+}

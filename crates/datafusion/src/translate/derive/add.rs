@@ -7,11 +7,13 @@ use kelpie_compile::expr::{Expr, ExprKind, substitute};
 use kelpie_compile::plan::{GroupingSets, Join, JoinKind, Plan, Ranked, SortKey};
 use kelpie_compile::types::Field;
 
-use super::{REQUESTS, Request};
+use super::request::{REQUESTS, Request};
 use crate::derived::Derived;
 use crate::source::ScanTable;
+use crate::translate::plans::project_columns;
 use crate::translate::prune::{self, columns_of};
-use crate::translate::{Reasons, Translator, project_columns};
+use crate::translate::translated::Reasons;
+use crate::translate::translator::Translator;
 
 /// Adds what a translated plan requests to its scans. `scans` are the addresses of the nodes of the tables' scans.
 pub(in crate::translate) fn added(plan: Plan, translator: &mut Translator) -> Option<Plan> {

@@ -15,8 +15,10 @@ use kelpie_device::cpu::CpuDevice;
 use kelpie_device::{Buffer, CancelToken, Device};
 use kelpie_kir::Scalar;
 
+use super::wish::LoadReport;
 use super::*;
 use crate::error::EngineError;
+use crate::options::Dictionaries;
 use crate::source::{BatchConsumer, ColumnKey, Expected, Lease, TableSource};
 
 impl ColumnCache {
