@@ -220,10 +220,10 @@ fn variants_are_listed_forced_and_explained() {
     assert!(ruled.contains(" points"), "{ruled}");
     let forced = run(&["--set", "kelpie.variant.group_table=hash"]).ok();
     assert!(has(&forced, "aggregate0.group_table = hash: about ", ": forced"), "{forced}");
-    run(&["--set", "kelpie.variant.aggregate0.placement=thread"])
+    run(&["--set", "kelpie.variant.aggregate0.accumulator_memory=thread"])
         .fails_with(&["a CPU's worker is one thread"]);
-    run(&["--set", "kelpie.variant.placement=nowhere"]).fails_with(&[
-        "placement",
+    run(&["--set", "kelpie.variant.accumulator_memory=nowhere"]).fails_with(&[
+        "accumulator_memory",
         "nowhere",
         "thread, block, global",
     ]);

@@ -93,17 +93,17 @@ fn gpu() -> Target {
 fn a_workers_table_is_as_large_as_half_of_its_cores_cache() {
     let (query, cpu) = (groups(200_000, 40_000, None), Target::cpu(4));
     let large = Calibration { core_cache: Some(2 << 20), ..NOTHING };
-    assert_eq!(changes(&query, "placement", &cpu, large), ("global", "block"));
+    assert_eq!(changes(&query, "accumulator_memory", &cpu, large), ("global", "block"));
     let query = groups(30_000, 8_000, None);
     let small = Calibration { core_cache: Some(128 << 10), ..NOTHING };
-    assert_eq!(changes(&query, "placement", &cpu, small), ("block", "global"));
+    assert_eq!(changes(&query, "accumulator_memory", &cpu, small), ("block", "global"));
 }
 
 #[test]
 fn a_worker_keeps_as_many_copies_as_its_cores_cache_has_room_for() {
     let (query, cpu) = (groups(50_000_000, 4_000_000_000, None), Target::cpu(4));
     let small = Calibration { core_cache: Some(256 << 10), ..NOTHING };
-    let (before, after) = changes(&query, "near_groups", &cpu, small);
+    let (before, after) = changes(&query, "local_preaggregation", &cpu, small);
     let number = |name: &str| name.parse::<u64>().expect("a number of copies");
     assert!(number(after) > 0 && number(after) < number(before), "{before} {after}");
 }

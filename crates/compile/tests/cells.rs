@@ -99,17 +99,13 @@ fn targets() -> [Target; 3] {
 fn kernels_of_keys_of_words_are_accepted() {
     for target in targets() {
         for keys in [&[1][..], &[2, 3], &[1, 2, 4], &[3]] {
-            for more in [("near_groups", "256"), ("group_parts", "64"), ("segments", "warp")] {
+            for more in [("local_preaggregation", "256"), ("group_parts", "64"), ("segments", "warp")] {
                 let forced = [("group_table", "hash"), ("key_claims", "words"), more];
                 let program = compile(&grouped(keys, &[4, 5], 10_000_000), &target, &forced);
                 assert_eq!(chosen(&program, "key_claims"), Some("words"), "{keys:?}");
                 accepts(program, &target);
             }
         }
-        let forced = [("group_table", "hash"), ("slot_layout", "apart")];
-        let program = compile(&grouped(&[0], &[4], 10_000_000), &target, &forced);
-        assert_eq!(chosen(&program, "slot_layout"), Some("apart"));
-        accepts(program, &target);
     }
 }
 
@@ -117,9 +113,9 @@ fn kernels_of_keys_of_words_are_accepted() {
 fn kernels_of_packed_cells_are_accepted() {
     for target in targets() {
         for forced in [
-            &[("group_table", "direct"), ("placement", "global")][..],
-            &[("group_table", "direct"), ("placement", "block")],
-            &[("group_table", "hash"), ("near_groups", "256")],
+            &[("group_table", "direct"), ("accumulator_memory", "global")][..],
+            &[("group_table", "direct"), ("accumulator_memory", "block")],
+            &[("group_table", "hash"), ("local_preaggregation", "256")],
             &[("group_table", "hash"), ("group_parts", "64")],
         ] {
             let forced: Vec<_> = forced.iter().copied().chain([("cell_packing", "packed")]).collect();

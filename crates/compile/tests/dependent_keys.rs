@@ -142,7 +142,7 @@ fn kernels_that_carry_keys_pass_nvrtc() {
     let mut seen = BTreeSet::new();
     let variants: [&[(&str, &str)]; 5] = [
         &[],
-        &[("near_groups", "256")],
+        &[("local_preaggregation", "256")],
         &[("group_order", "sorted"), ("segments", "warp")],
         &[("hash_mapping", "modulo"), ("run_accumulator", "on")],
         &[("group_estimate", "sketch")],

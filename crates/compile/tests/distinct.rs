@@ -126,7 +126,7 @@ fn kernels_of_pairs_are_accepted() {
                 assert_eq!(chosen(&program).0, "groups");
                 accepts(program, target == &gpu);
             }
-            for more in [("group_parts", "64"), ("group_order", "sorted"), ("near_groups", "256")] {
+            for more in [("group_parts", "64"), ("group_order", "sorted"), ("local_preaggregation", "256")] {
                 let values = [("distinct_values", "groups"), more];
                 accepts(compile(&query, target, MicroModel::Resolution, &values), target == &gpu);
             }

@@ -116,7 +116,7 @@ fn dense_groups_have_the_sizes_of_their_tables() {
     let expected = [
         ("group_table", "about 6000000 rows to 100 groups, direct table of 100 slots in 1.5 kB"),
         (
-            "placement",
+            "accumulator_memory",
             "about 6000000 rows to a block's table of 100 slots in 808 bytes, 60000 a slot, 12.00 ms of atomics if \
              added as they come",
         ),
@@ -143,14 +143,14 @@ fn hashed_groups_have_the_number_of_groups_and_what_they_take() {
         ("group_table", "at most 6000000 rows to 1500000 groups"),
         ("slot_fill", "about 1500000 keys, table of 3750000 slots in 57 MB"),
         ("segments", "at most 6000000 rows to at most 6000000 groups, 256 threads of a block"),
-        ("near_groups", "at most 6000000 rows to 1500000 groups, 256 copies in 4 kB"),
+        ("local_preaggregation", "at most 6000000 rows to 1500000 groups, 256 copies in 4 kB"),
     ];
     assert_estimates(&compile(&query, &gpu(), &[], false), &expected);
     let expected = [
         ("group_parts", parts),
         ("slot_fill", "about 1500000 keys, table of 2500000 slots in 38 MB"),
         ("segments", "none"),
-        ("near_groups", "at most 6000000 rows to 1500000 groups"),
+        ("local_preaggregation", "at most 6000000 rows to 1500000 groups"),
     ];
     assert_estimates(&compile(&query, &Target::cpu(4), &[], false), &expected);
     // Nothing is known of the number of groups.

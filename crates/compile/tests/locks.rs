@@ -115,7 +115,7 @@ fn a_table_of_texts_has_as_many_slots_as_there_are_texts() {
         [(3, "thread", ""), (4, "thread", ""), (6, "block", "32"), (60, "block", "32")]
     {
         let program = compile(&by_texts(texts), &[]);
-        assert_eq!(chosen(&program, "aggregate0", "placement"), placement, "{texts}");
+        assert_eq!(chosen(&program, "aggregate0", "accumulator_memory"), placement, "{texts}");
         assert_eq!(chosen(&program, "aggregate0", "table_copies"), copies, "{texts}");
         assert_eq!(chosen(&program, "p0", "block_threads"), "1024", "{texts}");
     }
@@ -123,10 +123,10 @@ fn a_table_of_texts_has_as_many_slots_as_there_are_texts() {
 
 #[test]
 fn threads_of_the_device_pause_before_they_try_again_and_those_of_a_block_do_not() {
-    let program = compile(&by_texts(6), &[("placement", "block")]);
+    let program = compile(&by_texts(6), &[("accumulator_memory", "block")]);
     let code = code(program);
     assert!(code.contains("__nanosleep(") && code.contains("__threadfence_block();"), "{code}");
-    let program = compile(&by_texts(6), &[("placement", "global")]);
+    let program = compile(&by_texts(6), &[("accumulator_memory", "global")]);
     assert!(self::code(program).contains("__nanosleep("));
 }
 
@@ -135,7 +135,7 @@ fn threads_of_the_device_pause_before_they_try_again_and_those_of_a_block_do_not
 fn blocks_have_copies_of_locked_groups_however_many_there_are() {
     for (function, has_copies) in [(AggregateFunction::StddevSample, true), (AggregateFunction::Sum, false)] {
         let program = compile(&by_many(function), &[("group_parts", "1"), ("group_table", "hash")]);
-        let copies = chosen(&program, "aggregate0", "near_groups");
+        let copies = chosen(&program, "aggregate0", "local_preaggregation");
         assert_eq!(copies != "0", has_copies, "{function:?}: {copies}");
         code(program);
     }

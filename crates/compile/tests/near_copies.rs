@@ -72,7 +72,7 @@ fn compile(query: &(Plan, ScanInfo), target: &Target, forced: &[(&str, &str)]) -
 /// How copies are found, and why.
 fn search(program: &Program) -> (&'static str, String) {
     let mut choices = program.genome.of("aggregate0");
-    let choice = choices.find(|choice| choice.axis.name == "near_search").expect("copies");
+    let choice = choices.find(|choice| choice.axis.name == "preaggregation_search").expect("copies");
     (choice.value, choice.reason.clone())
 }
 
@@ -82,7 +82,7 @@ fn gpu() -> Target {
 
 #[test]
 fn kernels_of_copies_by_keys_pass_nvrtc() {
-    let near = [("group_table", "hash"), ("near_groups", "1024"), ("near_search", "key")];
+    let near = [("group_table", "hash"), ("local_preaggregation", "1024"), ("preaggregation_search", "key")];
     let ways: [&[(&str, &str)]; 6] = [
         &[],
         &[("segments", "warp")],
@@ -141,14 +141,14 @@ fn rows_do_not_wait_for_groups_that_a_worker_has() {
 /// By keys, where a block's memory can tell them.
 #[test]
 fn how_copies_are_found() {
-    let near = [("group_table", "hash"), ("near_groups", "256")];
+    let near = [("group_table", "hash"), ("local_preaggregation", "256")];
     let by_rule = |target| search(&compile(&grouped(&[PACKED], false), &target, &near));
     assert_eq!(by_rule(Target::cpu(2)).0, "key");
     assert_eq!(by_rule(gpu()).0, "key");
     for (keys, more, lacks) in [
         (
             &[DENSE][..],
-            &[("group_table", "direct"), ("placement", "global")][..],
+            &[("group_table", "direct"), ("accumulator_memory", "global")][..],
             "groups have no word of their keys",
         ),
         (
@@ -167,7 +167,7 @@ fn how_copies_are_found() {
             "keys that are no words are compared in the table of all groups",
         ),
     ] {
-        let forced = [&near, more, &[("near_search", "key")]].concat();
+        let forced = [&near, more, &[("preaggregation_search", "key")]].concat();
         let (value, reason) = search(&compile(&grouped(keys, false), &gpu(), &forced));
         assert_eq!(value, "slot", "{keys:?}");
         assert!(reason.ends_with(&format!("key is not possible: {lacks}")), "{reason}");

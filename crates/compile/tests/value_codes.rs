@@ -103,10 +103,10 @@ fn kernels_read_codes_and_pass_nvrtc() {
         &[],
         &[("row_loop", "single")],
         &[("row_arrangement", "blocked")],
-        &[("placement", "global")],
-        &[("placement", "block")],
+        &[("accumulator_memory", "global")],
+        &[("accumulator_memory", "block")],
         &[("lane_refill", "all"), ("carried", "places")],
-        &[("segments", "warp"), ("placement", "global")],
+        &[("segments", "warp"), ("accumulator_memory", "global")],
     ];
     for way in ways {
         let forced = [&[("group_table", "direct")], way].concat();
@@ -114,9 +114,9 @@ fn kernels_read_codes_and_pass_nvrtc() {
             let parts = accepts(compile(&grouped(5000), &target, &forced), &target);
             assert!(parts.contains(&ColumnPart::Codes) && parts.contains(&ColumnPart::Entries), "{way:?}");
             // Where a thread's rows are held, their columns are loaded at once, whatever of them is read.
-            let are_held = way
-                .iter()
-                .any(|choice| [("placement", "block"), ("row_arrangement", "blocked")].contains(choice));
+            let are_held = way.iter().any(|choice| {
+                [("accumulator_memory", "block"), ("row_arrangement", "blocked")].contains(choice)
+            });
             assert!(are_held || !parts.contains(&ColumnPart::Data), "{way:?} on {target:?}: {parts:?}");
         }
     }

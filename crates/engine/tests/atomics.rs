@@ -79,14 +79,22 @@ type Strategy = (Option<usize>, &'static [(&'static str, &'static str)], bool);
 
 const STRATEGIES: &[Strategy] = &[
     (None, &[("single_sum", "atomic")], false),
-    (Some(0), &[("group_table", "direct"), ("placement", "global")], false),
+    (Some(0), &[("group_table", "direct"), ("accumulator_memory", "global")], false),
     (Some(1), &[("group_table", "hash")], false),
-    (Some(0), &[("placement", "block"), ("table_copies", "1")], true),
-    (Some(0), &[("placement", "block"), ("table_copies", "4"), ("block_sums", "digits")], true),
-    (Some(0), &[("placement", "block"), ("count_bytes", "2")], true),
-    (Some(0), &[("placement", "block"), ("count_bytes", "1")], true),
-    (Some(1), &[("group_table", "hash"), ("near_groups", "256"), ("near_search", "slot")], true),
-    (Some(1), &[("group_table", "hash"), ("near_groups", "256"), ("near_search", "key")], true),
+    (Some(0), &[("accumulator_memory", "block"), ("table_copies", "1")], true),
+    (Some(0), &[("accumulator_memory", "block"), ("table_copies", "4"), ("block_sums", "digits")], true),
+    (Some(0), &[("accumulator_memory", "block"), ("count_bytes", "2")], true),
+    (Some(0), &[("accumulator_memory", "block"), ("count_bytes", "1")], true),
+    (
+        Some(1),
+        &[("group_table", "hash"), ("local_preaggregation", "256"), ("preaggregation_search", "slot")],
+        true,
+    ),
+    (
+        Some(1),
+        &[("group_table", "hash"), ("local_preaggregation", "256"), ("preaggregation_search", "key")],
+        true,
+    ),
 ];
 
 /// How many atomics more a plan takes than one that only counts rows, in the memory where rows are added up.
@@ -180,22 +188,27 @@ fn packable(key: usize) -> Plan {
 #[test]
 fn packed_cells_are_the_cells() {
     let ways: &[&[(&str, &str)]] = &[
-        &[("group_table", "direct"), ("placement", "global")],
-        &[("group_table", "direct"), ("placement", "thread")],
-        &[("group_table", "direct"), ("placement", "block")],
-        &[("group_table", "direct"), ("placement", "block"), ("table_copies", "8"), ("block_sums", "digits")],
-        &[("group_table", "direct"), ("placement", "block"), ("table_slices", "2")],
-        &[("group_table", "direct"), ("placement", "block"), ("count_bytes", "1")],
+        &[("group_table", "direct"), ("accumulator_memory", "global")],
+        &[("group_table", "direct"), ("accumulator_memory", "thread")],
+        &[("group_table", "direct"), ("accumulator_memory", "block")],
+        &[
+            ("group_table", "direct"),
+            ("accumulator_memory", "block"),
+            ("table_copies", "8"),
+            ("block_sums", "digits"),
+        ],
+        &[("group_table", "direct"), ("accumulator_memory", "block"), ("table_slices", "2")],
+        &[("group_table", "direct"), ("accumulator_memory", "block"), ("count_bytes", "1")],
         &[("group_table", "hash")],
-        &[("group_table", "hash"), ("near_groups", "256"), ("near_search", "key")],
-        &[("group_table", "hash"), ("near_groups", "256"), ("near_search", "slot")],
+        &[("group_table", "hash"), ("local_preaggregation", "256"), ("preaggregation_search", "key")],
+        &[("group_table", "hash"), ("local_preaggregation", "256"), ("preaggregation_search", "slot")],
         &[("group_table", "hash"), ("run_accumulator", "on")],
         &[("group_table", "hash"), ("run_accumulator", "majority")],
         &[("group_table", "hash"), ("segments", "warp")],
         &[("group_table", "hash"), ("segments", "block")],
         &[("group_table", "hash"), ("batch_rows", "64")],
         &[("group_table", "hash"), ("group_parts", "16")],
-        &[("group_table", "direct"), ("placement", "global"), ("group_parts", "16")],
+        &[("group_table", "direct"), ("accumulator_memory", "global"), ("group_parts", "16")],
         &[("group_order", "sorted")],
         &[("group_order", "strided"), ("stride_rows", "1024")],
     ];
@@ -236,7 +249,8 @@ fn packed_cells_take_one_atomic() {
     for (key, table) in [(0, "direct"), (1, "hash")] {
         for lanes in [4, 32] {
             let [plain, packed] = ["off", "packed"].map(|packing| {
-                let forced = [("group_table", table), ("placement", "global"), ("cell_packing", packing)];
+                let forced =
+                    [("group_table", table), ("accumulator_memory", "global"), ("cell_packing", packing)];
                 atomics(&plan(Some(key), &sums), &options(lanes, &forced)).device as i64
             });
             let spared = ROWS + ROWS / SPARSE;

@@ -31,7 +31,7 @@ struct Case {
 }
 
 const HASH: (&str, &str) = ("group_table", "hash");
-const ALONE: (&str, &str) = ("near_groups", "0");
+const ALONE: (&str, &str) = ("local_preaggregation", "0");
 
 fn groups() -> Vec<Case> {
     let by = |name, keys: &[usize], variants, overflows| Case {
@@ -50,20 +50,30 @@ fn groups() -> Vec<Case> {
     vec![
         by("sums", &[], &[], false),
         of_numbers("sums of numbers", &[], &[], false),
-        by("direct", &[0], &[("group_table", "direct"), ("placement", "global")], false),
-        of_numbers("direct in blocks", &[0], &[("group_table", "direct"), ("placement", "block")], false),
-        of_numbers("direct in threads", &[0], &[("group_table", "direct"), ("placement", "thread")], false),
+        by("direct", &[0], &[("group_table", "direct"), ("accumulator_memory", "global")], false),
+        of_numbers(
+            "direct in blocks",
+            &[0],
+            &[("group_table", "direct"), ("accumulator_memory", "block")],
+            false,
+        ),
+        of_numbers(
+            "direct in threads",
+            &[0],
+            &[("group_table", "direct"), ("accumulator_memory", "thread")],
+            false,
+        ),
         by("packed", &[1], &[HASH, ALONE, ("segments", "off")], true),
         of_numbers(
             "packed, near by slot",
             &[1],
-            &[HASH, ("near_groups", "256"), ("near_search", "slot")],
+            &[HASH, ("local_preaggregation", "256"), ("preaggregation_search", "slot")],
             true,
         ),
         of_numbers(
             "packed, near by key",
             &[1],
-            &[HASH, ("near_groups", "256"), ("near_search", "key")],
+            &[HASH, ("local_preaggregation", "256"), ("preaggregation_search", "key")],
             true,
         ),
         of_numbers("segments of warps", &[1], &[HASH, ("segments", "warp")], true),

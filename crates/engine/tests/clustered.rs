@@ -117,7 +117,7 @@ fn keys_in_about_their_order() {
         (1, &[]),
         (3, &[]),
         (3, &[("run_accumulator", "off")]),
-        (2, &[("group_table", "direct"), ("near_groups", "256"), ("run_accumulator", "on")]),
+        (2, &[("group_table", "direct"), ("local_preaggregation", "256"), ("run_accumulator", "on")]),
         (2, &[("group_table", "hash")]),
     ];
     for what in sample("keys in order", KEYS, 2) {

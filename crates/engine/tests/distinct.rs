@@ -297,9 +297,9 @@ const WAYS: [&[(&str, &str)]; 10] = [
     &[("aggregate0.group_order", "sorted")],
     &[("aggregate0.group_order", "sorted"), ("single_sum", "passes")],
     &[("batch_rows", "64"), ("group_table", "hash"), ("slot_layout", "beside")],
-    &[("near_groups", "256"), ("group_table", "hash"), ("near_search", "key")],
-    &[("group_parts", "16"), ("part_memory", "global"), ("placement", "global")],
-    &[("placement", "block"), ("segments", "warp")],
+    &[("local_preaggregation", "256"), ("group_table", "hash"), ("preaggregation_search", "key")],
+    &[("group_parts", "16"), ("part_memory", "global"), ("accumulator_memory", "global")],
+    &[("accumulator_memory", "block"), ("segments", "warp")],
     &[("slot_fill", "75"), ("group_table", "hash"), ("slot_layout", "apart")],
     &[("cell_packing", "packed"), ("key_claims", "words"), ("group_table", "hash")],
 ];

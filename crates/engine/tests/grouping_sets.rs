@@ -221,10 +221,10 @@ fn finer_groups_of_every_kind() {
         &[("group_parts", "16"), ("group_table", "hash")],
         &[("group_order", "sorted")],
         &[("batch_rows", "64"), ("group_table", "hash"), ("slot_layout", "beside")],
-        &[("near_groups", "256"), ("group_table", "hash"), ("near_search", "key")],
-        &[("placement", "global"), ("single_sum", "passes")],
-        &[("placement", "block")],
-        &[("cell_packing", "packed"), ("placement", "global")],
+        &[("local_preaggregation", "256"), ("group_table", "hash"), ("preaggregation_search", "key")],
+        &[("accumulator_memory", "global"), ("single_sum", "passes")],
+        &[("accumulator_memory", "block")],
+        &[("cell_packing", "packed"), ("accumulator_memory", "global")],
         &[("cell_packing", "packed"), ("key_claims", "words"), ("group_table", "hash")],
     ];
     let mut cases = Vec::new();

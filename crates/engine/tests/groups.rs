@@ -250,8 +250,9 @@ fn near_copies_of_groups() {
         [("256", "hash", "slot"), ("256", "hash", "key"), ("256", "direct", "slot"), ("0", "hash", "slot")]
     {
         let mut variants = kelpie_engine::Forced::default();
-        let forms = [("near_groups", copies), ("group_table", table), ("placement", "global")];
-        for (axis, value) in forms.into_iter().chain([("near_search", search)]) {
+        let forms =
+            [("local_preaggregation", copies), ("group_table", table), ("accumulator_memory", "global")];
+        for (axis, value) in forms.into_iter().chain([("preaggregation_search", search)]) {
             variants.set(axis, value).expect("an axis and its value");
         }
         let with = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
@@ -277,7 +278,7 @@ fn groups_in_parts() {
     let engine = Engine::new();
     let options = |devices: usize, parts: &str, table: &str| {
         let mut variants = kelpie_engine::Forced::default();
-        let forms = [("group_parts", parts), ("group_table", table), ("placement", "global")];
+        let forms = [("group_parts", parts), ("group_table", table), ("accumulator_memory", "global")];
         for (axis, value) in forms {
             variants.set(axis, value).expect("an axis and its value");
         }
@@ -325,7 +326,7 @@ fn groups_in_slices() {
         // Counts have 2 bytes in every second number of slices.
         let counts = if slices == "4" { "2" } else { "4" };
         for (axis, value) in [
-            ("placement", "block"),
+            ("accumulator_memory", "block"),
             ("group_table", "direct"),
             ("table_slices", slices),
             ("block_sums", sums),
@@ -361,10 +362,10 @@ fn parts_that_a_worker_has_alone() {
     let engine = Engine::new();
     let mut all = Vec::new();
     for (parts, forced) in [
-        ("4", [("part_memory", "alone"), ("batch_rows", "0"), ("near_groups", "0")]),
-        ("16", [("part_memory", "alone"), ("batch_rows", "64"), ("near_groups", "0")]),
-        ("64", [("part_memory", "alone"), ("batch_rows", "64"), ("near_groups", "256")]),
-        ("64", [("part_memory", "global"), ("batch_rows", "0"), ("near_groups", "0")]),
+        ("4", [("part_memory", "alone"), ("batch_rows", "0"), ("local_preaggregation", "0")]),
+        ("16", [("part_memory", "alone"), ("batch_rows", "64"), ("local_preaggregation", "0")]),
+        ("64", [("part_memory", "alone"), ("batch_rows", "64"), ("local_preaggregation", "256")]),
+        ("64", [("part_memory", "global"), ("batch_rows", "0"), ("local_preaggregation", "0")]),
     ] {
         for (threads, slots) in [(1, "beside"), (3, "apart")] {
             let mut variants = kelpie_engine::Forced::default();
@@ -397,7 +398,7 @@ fn counting(bytes: &str, shapes: &[(&str, &str)]) -> Vec<QueryOptions> {
     let mut all = Vec::new();
     for (slices, threads) in shapes {
         let mut variants = kelpie_engine::Forced::default();
-        let forced = [("placement", "block"), ("group_table", "direct"), ("count_bytes", bytes)];
+        let forced = [("accumulator_memory", "block"), ("group_table", "direct"), ("count_bytes", bytes)];
         let shape = [("table_slices", *slices), ("block_threads", *threads), ("blocks", "one")];
         for (axis, value) in forced.into_iter().chain(shape) {
             variants.set(axis, value).expect("an axis and its value");
@@ -471,7 +472,7 @@ fn rows_that_wait_for_each_other() {
         [("64", "0", "beside"), ("64", "256", "apart"), ("256", "256", "beside"), ("0", "0", "beside")]
     {
         let mut variants = kelpie_engine::Forced::default();
-        let forced = [("batch_rows", batch), ("near_groups", near), ("slot_layout", layout)];
+        let forced = [("batch_rows", batch), ("local_preaggregation", near), ("slot_layout", layout)];
         for (axis, value) in forced.into_iter().chain([("group_table", "hash")]) {
             variants.set(axis, value).expect("an axis and its value");
         }

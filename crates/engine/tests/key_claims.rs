@@ -111,10 +111,10 @@ fn keys_of_several_words() {
         &[&[0], &[1], &[2], &[3], &[4], &[0, 1], &[2, 3], &[0, 5, 6], &[5, 2, 6], &[4, 1, 5], &[6, 0, 4]];
     let ways: &[&[(&str, &str)]] = &[
         &[],
-        &[("near_groups", "256"), ("near_search", "slot")],
-        &[("near_groups", "256"), ("near_search", "key")],
-        &[("near_groups", "256"), ("near_search", "key"), ("segments", "warp")],
-        &[("batch_rows", "64"), ("near_groups", "0")],
+        &[("local_preaggregation", "256"), ("preaggregation_search", "slot")],
+        &[("local_preaggregation", "256"), ("preaggregation_search", "key")],
+        &[("local_preaggregation", "256"), ("preaggregation_search", "key"), ("segments", "warp")],
+        &[("batch_rows", "64"), ("local_preaggregation", "0")],
         &[("segments", "warp")],
         &[("run_accumulator", "majority"), ("slot_fill", "75"), ("slot_layout", "apart")],
         &[("group_parts", "16")],
@@ -167,34 +167,30 @@ fn texts_are_latched() {
 }
 
 #[test]
-fn sums_beside_keys_of_one_word_or_apart() {
+fn sums_beside_keys_of_one_word() {
     let table = table();
     let mut cases = Vec::new();
     for keys in [&[5][..], &[6, 5]] {
         for way in [
-            &[("near_groups", "0")][..],
-            &[("near_groups", "256"), ("near_search", "slot")],
-            &[("near_groups", "256"), ("near_search", "key")],
+            &[("local_preaggregation", "0")][..],
+            &[("local_preaggregation", "256"), ("preaggregation_search", "slot")],
+            &[("local_preaggregation", "256"), ("preaggregation_search", "key")],
             &[("batch_rows", "64")],
             &[("group_parts", "16")],
         ] {
-            for layout in ["apart", "beside"] {
-                for (device, lanes) in DEVICES {
-                    for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
-                        let forced = [&[("group_table", "hash"), ("slot_layout", layout)], way].concat();
-                        let options = QueryOptions { micro_model, ..on_lanes((device, lanes), &forced) };
-                        cases.push((keys, layout, options));
-                    }
+            for (device, lanes) in DEVICES {
+                for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
+                    let forced = [&[("group_table", "hash")], way].concat();
+                    cases.push((keys, QueryOptions { micro_model, ..on_lanes((device, lanes), &forced) }));
                 }
             }
         }
     }
-    for (keys, layout, options) in
-        covering("sums beside keys", cases, 40, |(keys, _, options)| facets_and(options, &[keys]))
+    for (keys, options) in
+        covering("sums beside keys", cases, 40, |(keys, options)| facets_and(options, &[keys]))
     {
-        let (rows, choices) = run(&plan(keys, true), &table, &options);
+        let (rows, _) = run(&plan(keys, true), &table, &options);
         assert_eq!(rows, expected(&table.0[0], keys, true), "{keys:?} {options:?}");
-        assert!(choices.contains(&("slot_layout", layout)), "{choices:?}");
     }
 }
 
@@ -241,7 +237,7 @@ fn threads_meet_at_slots() {
                         ("group_table", "hash"),
                         ("key_claims", ["latch", "words"][turn / 2 % 2]),
                         ("distinct_values", "set"),
-                        ("near_groups", "0"),
+                        ("local_preaggregation", "0"),
                         ("segments", "off"),
                         ("slot_fill", fill),
                         ("slot_layout", ["beside", "apart"][turn % 2]),

@@ -161,8 +161,8 @@ fn others(number: usize) -> Vec<(&'static str, &'static str)> {
         ("hash_mapping", ["multiply_high", "modulo"][number / 3 % 2]),
         ("slot_layout", ["apart", "beside"][number / 2 % 2]),
         ("group_estimate", ["none", "sketch"][number % 2]),
-        ("near_groups", ["0", "256"][number / 2 % 2]),
-        ("near_search", ["slot", "key"][number / 4 % 2]),
+        ("local_preaggregation", ["0", "256"][number / 2 % 2]),
+        ("preaggregation_search", ["slot", "key"][number / 4 % 2]),
         ("segments", ["off", "warp", "block"][number / 5 % 3]),
         ("run_accumulator", ["off", "on"][number / 3 % 2]),
         // Rows that come in parts are in loops of their own, and are hashed alike.

@@ -199,7 +199,7 @@ fn sums_hold_all_rows_that_a_lane_may_take() {
         for texts in ["lane", "refill"] {
             let variants = [
                 ("text_lanes", texts),
-                ("placement", "thread"),
+                ("accumulator_memory", "thread"),
                 ("group_table", "direct"),
                 ("row_loop", "single"),
             ];

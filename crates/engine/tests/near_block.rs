@@ -68,7 +68,7 @@ fn expected(table: &RecordBatch, keys: &[usize], is_set: bool) -> Vec<String> {
 type Shape = (u32, u32, u32);
 
 fn options((lanes, threads, blocks): Shape, search: &str, forced: &[(&str, &str)]) -> QueryOptions {
-    let near = [("group_table", "hash"), ("near_groups", "256"), ("near_search", search)];
+    let near = [("group_table", "hash"), ("local_preaggregation", "256"), ("preaggregation_search", search)];
     let mut options = in_blocks(lanes, blocks, &[&near, forced].concat());
     options.shape.block_threads = Some(threads);
     options
@@ -117,7 +117,7 @@ fn groups_are_those_of_a_plain_evaluation() {
         let output = run(&Engine::new(), plan(keys, is_set), source, &options);
         assert!(rows_of(&output.batch, false) == expected, "{number} {keys:?} {options:?}");
         let mut choices = output.metrics.choices();
-        let search = choices.find(|choice| choice.axis.name == "near_search");
+        let search = choices.find(|choice| choice.axis.name == "preaggregation_search");
         // Many texts have no codes.
         let search = search.map_or("", |choice| choice.value);
         assert!(search == "key" || keys.contains(&TEXT) && expected.len() > 100, "{keys:?} {options:?}");

@@ -128,7 +128,7 @@ const WAYS: [&[(&str, &str)]; 4] = [
     &[],
     &[("group_parts", "16"), ("group_table", "hash")],
     &[("group_order", "sorted")],
-    &[("batch_rows", "64"), ("group_table", "hash"), ("near_groups", "256")],
+    &[("batch_rows", "64"), ("group_table", "hash"), ("local_preaggregation", "256")],
 ];
 
 #[test]

@@ -71,14 +71,14 @@ fn expected(table: &RecordBatch, keys: &[usize], distinct: bool) -> Vec<String> 
 struct Way(&'static [usize], bool, &'static [(&'static str, &'static str)], bool);
 
 const HASH: (&str, &str) = ("group_table", "hash");
-const ALONE: (&str, &str) = ("near_groups", "0");
+const ALONE: (&str, &str) = ("local_preaggregation", "0");
 
 const WAYS: &[Way] = &[
     Way(&[PACKED], false, &[HASH, ALONE, ("segments", "off"), ("group_parts", "1")], true),
     Way(&[PACKED], false, &[HASH, ("slot_layout", "apart"), ("slot_fill", "75")], true),
     Way(&[PACKED], false, &[HASH, ("hash_mapping", "modulo"), ("hash_function", "fnv1a")], true),
-    Way(&[PACKED], false, &[HASH, ("near_groups", "256"), ("near_search", "slot")], true),
-    Way(&[PACKED], false, &[HASH, ("near_groups", "256"), ("near_search", "key")], true),
+    Way(&[PACKED], false, &[HASH, ("local_preaggregation", "256"), ("preaggregation_search", "slot")], true),
+    Way(&[PACKED], false, &[HASH, ("local_preaggregation", "256"), ("preaggregation_search", "key")], true),
     Way(&[PACKED], false, &[HASH, ("segments", "warp")], true),
     Way(&[PACKED], false, &[HASH, ("segments", "block")], true),
     Way(&[PACKED], false, &[HASH, ("run_accumulator", "majority")], true),
@@ -92,7 +92,12 @@ const WAYS: &[Way] = &[
     Way(&[WIDE, FLOAT], false, &[HASH, ("slot_layout", "beside"), ALONE], true),
     Way(&[WIDE, FLOAT], false, &[HASH, ("key_claims", "words")], true),
     Way(&[FLOAT], false, &[HASH, ("key_claims", "words"), ("group_parts", "16")], true),
-    Way(&[WIDE, FLOAT], false, &[HASH, ("near_groups", "256"), ("near_search", "key")], true),
+    Way(
+        &[WIDE, FLOAT],
+        false,
+        &[HASH, ("local_preaggregation", "256"), ("preaggregation_search", "key")],
+        true,
+    ),
     Way(
         &[FLOAT],
         false,
@@ -105,9 +110,14 @@ const WAYS: &[Way] = &[
     Way(&[PACKED], true, &[HASH, ("distinct_values", "set")], true),
     Way(&[PACKED], true, &[HASH, ("distinct_values", "groups")], true),
     Way(&[DENSE], true, &[("group_table", "direct"), ("distinct_values", "set")], false),
-    Way(&[DENSE], false, &[("group_table", "direct"), ("placement", "global")], false),
-    Way(&[DENSE], false, &[("group_table", "direct"), ("placement", "block")], false),
-    Way(&[DENSE], false, &[("group_table", "direct"), ("placement", "global"), ("group_parts", "16")], false),
+    Way(&[DENSE], false, &[("group_table", "direct"), ("accumulator_memory", "global")], false),
+    Way(&[DENSE], false, &[("group_table", "direct"), ("accumulator_memory", "block")], false),
+    Way(
+        &[DENSE],
+        false,
+        &[("group_table", "direct"), ("accumulator_memory", "global"), ("group_parts", "16")],
+        false,
+    ),
     Way(&[PACKED], false, &[("group_order", "sorted")], false),
     Way(&[PACKED], false, &[("group_order", "strided"), ("stride_rows", "1024")], false),
 ];

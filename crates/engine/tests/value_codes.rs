@@ -129,8 +129,8 @@ fn rows_that_came_from_elsewhere_find_their_slots() {
         &[("group_order", "sorted"), ("group_table", "direct")],
         &[("group_order", "strided")],
         &[("group_parts", "64")],
-        &[("placement", "global"), ("group_table", "direct")],
-        &[("placement", "block"), ("group_table", "direct")],
+        &[("accumulator_memory", "global"), ("group_table", "direct")],
+        &[("accumulator_memory", "block"), ("group_table", "direct")],
         &[("row_arrangement", "blocked"), ("group_table", "direct")],
     ];
     let kept = filter(scan(0), 5, CompareOp::Lt, 5);

@@ -4,7 +4,7 @@
 //! of an aggregate that keeps another one. From the heap, which only grows, each would take its place for good, and many threads
 //! would meet at the heap's cursor. So where nothing keeps the address of a text beyond its row, text comes from *scratch memory*:
 //! a piece of the heap that is the thread's own and starts anew with every row. Who keeps a text after all copies it
-//! (`operator::aggregate::extremes`, `operator::aggregate::hash`).
+//! (`operator::aggregate::functions`, `operator::aggregate::keys`).
 //!
 //! A CPU's worker takes text that is kept from pieces of the heap too, one text behind the other, so that it seldom comes to
 //! the cursor. There a text is also followed by some bytes that nobody uses yet ([`Context::text_margin`]).

@@ -10,7 +10,7 @@ pub mod index;
 pub(crate) mod joined;
 pub mod packed;
 pub(crate) mod places;
-mod probing;
+pub(crate) mod probing;
 mod ranks;
 pub mod rows;
 mod slots;

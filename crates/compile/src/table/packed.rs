@@ -41,6 +41,26 @@ pub fn pack(columns: &[ColumnInfo]) -> Option<Vec<PackedKey>> {
     (shift <= 63).then_some(packed)
 }
 
+/// An integer's distance from the least, in its type.
+pub fn minus(cx: &mut Context<'_>, value: V, min: i128) -> V {
+    if min == 0 {
+        return value;
+    }
+    let scalar = cx.builder.scalar(value);
+    let min = cx.constant(Constant::Int(scalar, min));
+    cx.builder.sub(value, min)
+}
+
+/// The integer at a distance from the least, in the distance's type.
+pub fn plus(cx: &mut Context<'_>, distance: V, min: i128) -> V {
+    if min == 0 {
+        return distance;
+    }
+    let scalar = cx.builder.scalar(distance);
+    let min = cx.constant(Constant::Int(scalar, min));
+    cx.builder.add(distance, min)
+}
+
 impl PackedKey {
     /// This key's bits of the entry.
     pub fn encode(&self, cx: &mut Context<'_>, key: &Lowered) -> Result<V, Unsupported> {
@@ -72,14 +92,8 @@ impl PackedKey {
             return cx.builder.convert(value, Scalar::U64);
         }
         let wide = cx.builder.convert(value, Scalar::I128);
-        let wide = match self.min {
-            0 => wide,
-            min => {
-                let min = cx.constant(Constant::Int(Scalar::I128, min));
-                cx.builder.sub(wide, min)
-            }
-        };
-        cx.builder.convert(wide, Scalar::U64)
+        let distance = minus(cx, wide, self.min);
+        cx.builder.convert(distance, Scalar::U64)
     }
 
     /// The key of an entry.
@@ -119,14 +133,8 @@ impl PackedKey {
             return cx.builder.ne(index, zero);
         }
         let wide = cx.builder.convert(index, Scalar::I128);
-        let wide = match self.min {
-            0 => wide,
-            min => {
-                let min = cx.constant(Constant::Int(Scalar::I128, min));
-                cx.builder.add(wide, min)
-            }
-        };
-        cx.builder.convert(wide, register)
+        let value = plus(cx, wide, self.min);
+        cx.builder.convert(value, register)
     }
 }
 

@@ -6,10 +6,12 @@
 //! The last slot is never used: what is counted a slot ends where the next slot's begins (`table::buckets`). At most half of
 //! the slots are taken, so that a search always comes to an empty one.
 
-mod batches;
-mod together;
+mod begun;
+mod steps;
+mod warp_searches;
 
-pub(crate) use self::batches::Begun;
+pub(crate) use self::begun::Begun;
+pub(crate) use self::steps::{SeenSlot, claim, search_together};
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
@@ -93,16 +95,11 @@ impl Known {
 impl Start {
     /// Whether a word that is not empty has the tag, and its number (`u32`).
     fn split(&self, cx: &mut Context<'_>, word: V) -> (V, V) {
-        split(cx, (self.tag, self.mask), word)
+        let b = &mut *cx.builder;
+        let number = b.and(word, self.mask);
+        let tag = b.binary(BinaryOp::Xor, word, number);
+        (b.eq(tag, self.tag), number)
     }
-}
-
-/// Whether a word that is not empty has a tag, and its number (`u32`), whose bits are those of a mask.
-fn split(cx: &mut Context<'_>, (own, mask): (V, V), word: V) -> (V, V) {
-    let b = &mut *cx.builder;
-    let number = b.and(word, mask);
-    let tag = b.binary(BinaryOp::Xor, word, number);
-    (b.eq(tag, own), number)
 }
 
 impl OpenTable {
@@ -182,7 +179,7 @@ impl OpenTable {
             let other = place_of(cx, number);
             keys_equal(cx, store, keys, other)
         };
-        self.walk_to_claim(cx, (start, word), equal, |cx, pointer| {
+        self.walk(cx, (start, Some(word)), equal, |cx, _, pointer| {
             known.meet(cx, start, (pointer, word), place);
         })?;
         Ok(start.slot)
@@ -217,76 +214,48 @@ impl OpenTable {
             let place = place(cx, number);
             keys_equal(cx, store, keys, place)
         };
-        self.walk(cx, start, equal, |cx, number| cx.builder.assign(cursor, number))
+        self.walk(cx, (start, None), equal, |cx, number, _| cx.builder.assign(cursor, number))
     }
 
     /// Goes from slot to slot up to an empty one, or to one that `is_hit` (`bool`), asked by the number (`u32`) of each slot with the keys' tag:
-    /// `hit` emits what is done there.
+    /// `hit` emits what is done there, given that number and the address of the slot. An empty slot is claimed for a word, where there is one.
     fn walk(
         &self,
         cx: &mut Context<'_>,
-        start: Start,
+        (start, word): (Start, Option<V>),
         is_hit: impl FnOnce(&mut Context<'_>, V) -> Result<V, Unsupported>,
-        hit: impl FnOnce(&mut Context<'_>, V),
+        hit: impl FnOnce(&mut Context<'_>, V, V),
     ) -> Result<(), Unsupported> {
         cx.begin_loop();
         let slot = cx.builder.read(start.slot);
         let pointer = self.pointer(cx, slot);
-        let word = cx.builder.load(pointer);
-        let zero = cx.builder.u32(0);
-        let empty = cx.builder.eq(word, zero);
-        cx.builder.break_if(empty);
-        let (alike, number) = start.split(cx, word);
-        cx.begin_if(alike);
-        let same = is_hit(cx, number)?;
-        cx.begin_if(same);
-        hit(cx, number);
-        cx.builder.break_loop();
-        cx.end();
-        cx.end();
-        advance(cx, start, slot);
-        cx.end();
-        Ok(())
-    }
-
-    /// As [`OpenTable::walk`], but an empty slot is claimed for a word; `hit` is given the pointer to the slot's.
-    fn walk_to_claim(
-        &self,
-        cx: &mut Context<'_>,
-        (start, word): (Start, V),
-        is_hit: impl FnOnce(&mut Context<'_>, V) -> Result<V, Unsupported>,
-        hit: impl FnOnce(&mut Context<'_>, V),
-    ) -> Result<(), Unsupported> {
-        cx.begin_loop();
-        let slot = cx.builder.read(start.slot);
-        let pointer = self.pointer(cx, slot);
-        let current = self.claim_or_see(cx, pointer, word);
+        let current = match word {
+            Some(word) => {
+                let free = cx.builder.u32(0);
+                let current = cx.builder.atomic_load(pointer, Scope::Device);
+                let seen = cx.builder.var_of("seen", current);
+                let slot = SeenSlot { pointer, current, seen, free };
+                claim(cx, slot, word, &|_| {}, &mut |cx, won| cx.builder.break_if(won))
+            }
+            None => {
+                let word = cx.builder.load(pointer);
+                let zero = cx.builder.u32(0);
+                let empty = cx.builder.eq(word, zero);
+                cx.builder.break_if(empty);
+                word
+            }
+        };
         let (alike, number) = start.split(cx, current);
         cx.begin_if(alike);
         let same = is_hit(cx, number)?;
         cx.begin_if(same);
-        hit(cx, pointer);
+        hit(cx, number, pointer);
         cx.builder.break_loop();
         cx.end();
         cx.end();
         advance(cx, start, slot);
         cx.end();
         Ok(())
-    }
-
-    /// Puts a word into an empty slot and leaves the loop; or else what the slot has (`u32`).
-    fn claim_or_see(&self, cx: &mut Context<'_>, pointer: V, word: V) -> V {
-        let zero = cx.builder.u32(0);
-        let current = cx.builder.atomic_load(pointer, Scope::Device);
-        let seen = cx.builder.var_of("seen", current);
-        let empty = cx.builder.eq(current, zero);
-        cx.begin_if(empty);
-        let old = cx.builder.atomic(AtomicOp::CompareExchange(zero), pointer, word, Scope::Device);
-        let won = cx.builder.eq(old, zero);
-        cx.builder.break_if(won);
-        cx.builder.assign(seen, old);
-        cx.end();
-        cx.builder.read(seen)
     }
 
     /// Puts the bits of a hash into the Bloom filter, where there is one.

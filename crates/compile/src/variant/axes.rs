@@ -72,8 +72,8 @@ axis!(
 );
 
 axis!(
-    /// Where rows of direct-addressed groups are added up: `operator/aggregate/direct`.
-    Placement, "placement", Plan, Paper, "whose memory rows of direct-addressed groups are added up in",
+    /// Where rows of direct-addressed groups are added up: `operator/aggregate/local/accumulator_memory`.
+    AccumulatorMemory, "accumulator_memory", Plan, Paper, "whose memory rows of direct-addressed groups are added up in",
     {
         /// Each thread's own table.
         Thread = "thread",
@@ -85,7 +85,7 @@ axis!(
 );
 
 axis!(
-    /// How rows come into the only group: `operator/aggregate/single`.
+    /// How rows come into the only group: `operator/aggregate/tables/single`.
     SingleSum, "single_sum", Plan, Paper, "how rows come into the only group of an aggregation without keys",
     {
         /// One atomic a row (B2).
@@ -100,7 +100,7 @@ axis!(
 );
 
 axis!(
-    /// Who adds up rows of the same group before the table is updated: `operator/aggregate/segments`.
+    /// Who adds up rows of the same group before the table is updated: `operator/aggregate/ordered/segments`.
     SegmentSum, "segments", Plan, Paper, "who adds up rows of the same group before their table is updated",
     {
         /// Nobody: an atomic a row.
@@ -231,7 +231,7 @@ axis!(
 );
 
 axis!(
-    /// How a hash becomes the slot of a group where a search begins: `operator/aggregate/hash`.
+    /// How a hash becomes the slot of a group where a search begins: `operator/aggregate/keys/input`.
     HashMapping, "hash_mapping", Plan, Paper, "how a hash becomes the slot where the search for a group begins",
     {
         /// The slot is the same share of all slots as the hash is of all hashes.
@@ -242,24 +242,24 @@ axis!(
 );
 
 numbers!(
-    /// How full a hash table may be: `operator/aggregate/hash`, `table/probing`.
+    /// How full a hash table may be: `operator/aggregate/keys/input`, `table/probing`.
     SlotFill, "slot_fill", Plan, Knob, "percent of a hash table's slots that may be taken",
     [25 = "25", 50 = "50", 75 = "75"]
 );
 
 axis!(
-    /// Where a hash table of groups has keys: `operator/aggregate/hash`.
-    SlotLayout, "slot_layout", Plan, Rule, "whether a hash table of groups has keys and sums beside each other",
+    /// Where a hash table of groups has keys: `operator/aggregate/keys/input`.
+    SlotLayout, "slot_layout", Plan, Rule, "whether a hash table of groups has keys that are no single word beside the sums",
     {
-        /// Keys that are no single word in arrays of their own; others beside each other, and the sums in an array.
+        /// In arrays of their own.
         Apart = "apart",
-        /// In the slot: its entry, keys that are no single word, the group's sums.
+        /// In the slot: its entry, the keys, the group's sums.
         Beside = "beside",
     }
 );
 
 axis!(
-    /// How a slot of a hash table of groups is claimed for keys that no single word has: `operator/aggregate/hash/{search,words}`.
+    /// How a slot of a hash table of groups is claimed for keys that no single word has: `operator/aggregate/keys/{probes,word_keys}`.
     KeyClaims, "key_claims", Plan, Rule, "how a slot of a hash table of groups is claimed for keys that are too wide for a word",
     {
         /// Its entry is busy while one thread writes the keys: others look again.
@@ -270,7 +270,7 @@ axis!(
 );
 
 axis!(
-    /// How many groups are foreseen where nothing is known of their keys: `operator/aggregate/sketch`.
+    /// How many groups are foreseen where nothing is known of their keys: `operator/aggregate/keys/sketch`.
     GroupEstimate, "group_estimate", Plan, Rule, "whether groups of unknown number are estimated by some of the rows before their table is filled",
     {
         /// By a sketch of the keys of some rows.
@@ -281,25 +281,25 @@ axis!(
 );
 
 numbers!(
-    /// Rows that a CPU's worker looks for in hash tables together: `operator/aggregate/batch`.
+    /// Rows that a CPU's worker looks for in hash tables together: `operator/aggregate/local/prefetch_batch`.
     BatchRows, "batch_rows", Plan, Knob, "rows of an aggregation that a CPU's worker looks for in hash tables together",
     [0 = "0", 64 = "64", 256 = "256", 1024 = "1024"]
 );
 
 numbers!(
-    /// Copies of a block's table of direct-addressed groups: `operator/aggregate/placement`.
+    /// Copies of a block's table of direct-addressed groups: `operator/aggregate/local/table_slices`.
     TableCopies, "table_copies", Plan, Knob, "copies of a block's table of groups, which its threads share out",
     [1 = "1", 2 = "2", 4 = "4", 8 = "8", 16 = "16", 32 = "32"]
 );
 
 numbers!(
-    /// Slices of a table of direct-addressed groups, of which a block has one at a time: `operator/aggregate/placement`.
+    /// Slices of a table of direct-addressed groups, of which a block has one at a time: `operator/aggregate/local/table_slices`.
     TableSlices, "table_slices", Plan, Knob, "slices of a table of groups, of which a block has one at a time, each for a pass over the rows",
     [1 = "1", 2 = "2", 4 = "4", 8 = "8"]
 );
 
 axis!(
-    /// How a block's table has sums that 4 bytes do not: `operator/aggregate/block_table`.
+    /// How a block's table has sums that 4 bytes do not: `operator/aggregate/local/block_table`.
     BlockSums, "block_sums", Plan, Rule, "how a block's table of groups has sums of integers that 4 bytes do not",
     {
         /// In words of 8 bytes.
@@ -310,13 +310,13 @@ axis!(
 );
 
 numbers!(
-    /// Bytes of a count of rows in a block's table: `operator/aggregate/block_counts`.
+    /// Bytes of a count of rows in a block's table: `operator/aggregate/local/block_counts`.
     CountBytes, "count_bytes", Plan, Rule, "bytes of a count of rows in a block's table of groups",
     [1 = "1", 2 = "2", 4 = "4"]
 );
 
 axis!(
-    /// Whether several narrow cells of a group are fields of one word: `operator/aggregate/packing`.
+    /// Whether several narrow cells of a group are fields of one word: `operator/aggregate/functions/packing`.
     CellPacking, "cell_packing", Plan, Rule, "whether counts and sums that are known to be narrow share a word, which a row adds to by one atomic",
     {
         /// Each has a word of its own.
@@ -327,13 +327,13 @@ axis!(
 );
 
 numbers!(
-    /// Groups of which a block keeps sums in its own memory: `operator/aggregate/near`.
-    NearGroups, "near_groups", Plan, Knob, "groups of a large table of which a block, or a CPU's worker, keeps sums near",
+    /// Groups of which a block keeps sums in its own memory: `operator/aggregate/local/preaggregation`.
+    LocalPreaggregation, "local_preaggregation", Plan, Knob, "groups of a large table of which a block, or a CPU's worker, keeps sums near",
     [0 = "0", 256 = "256", 1024 = "1024", 4096 = "4096", 16_384 = "16384"]
 );
 
 axis!(
-    /// Whether a thread keeps what rows add to one group: `operator/aggregate/run_accumulator`.
+    /// Whether a thread keeps what rows add to one group: `operator/aggregate/local/run_accumulator`.
     RunAccumulator, "run_accumulator", Plan, Rule, "whether a thread adds up rows of one group before it adds them where all do",
     {
         /// Each row is added.
@@ -346,8 +346,8 @@ axis!(
 );
 
 axis!(
-    /// How the near copy of a group is found: `operator/aggregate/near`.
-    NearSearch, "near_search", Plan, Paper, "how a block, or a CPU's worker, finds the sums of a group that it keeps near",
+    /// How the near copy of a group is found: `operator/aggregate/local/preaggregation`.
+    PreaggregationSearch, "preaggregation_search", Plan, Paper, "how a block, or a CPU's worker, finds the sums of a group that it keeps near",
     {
         /// By the group's slot in the table of all groups, which is found before.
         Slot = "slot",
@@ -399,8 +399,13 @@ axis!(
 );
 
 /// Names that axes had before, for one release: sessions may still force them so.
-pub(super) const FORMER: [(&str, &str); 2] =
-    [("sieves", "runtime_filters"), ("last_group", "run_accumulator")];
+pub(super) const FORMER: [(&str, &str); 5] = [
+    ("sieves", "runtime_filters"),
+    ("last_group", "run_accumulator"),
+    ("placement", "accumulator_memory"),
+    ("near_groups", "local_preaggregation"),
+    ("near_search", "preaggregation_search"),
+];
 
 /// Every axis.
 pub const ALL: &[Axis] = &[
@@ -409,7 +414,7 @@ pub const ALL: &[Axis] = &[
     ComputedKeys::AXIS,
     UniqueRows::AXIS,
     DependentKeys::AXIS,
-    Placement::AXIS,
+    AccumulatorMemory::AXIS,
     TableCopies::AXIS,
     TableSlices::AXIS,
     BlockSums::AXIS,
@@ -417,8 +422,8 @@ pub const ALL: &[Axis] = &[
     CellPacking::AXIS,
     SingleSum::AXIS,
     SegmentSum::AXIS,
-    NearGroups::AXIS,
-    NearSearch::AXIS,
+    LocalPreaggregation::AXIS,
+    PreaggregationSearch::AXIS,
     RunAccumulator::AXIS,
     GroupEstimate::AXIS,
     BatchRows::AXIS,

@@ -1,26 +1,21 @@
 //! The sink of an aggregation: rows into the cells of their groups.
 
-mod prepared;
-
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use kelpie_kir::builder::{V, Var};
+use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Type};
 
-use self::prepared::{PreparedRow, add, prepare};
-use super::batch::BatchMemory;
-use super::cells::CellOp;
-use super::functions::{Cell, Cells};
-use super::groups::{GroupEmitter, Located};
-use super::hash::KeyWord;
-use super::key_count::KeyCount;
-use super::near::NearTable;
-use super::part_groups::{PartPlace, PartWindow};
-use super::run_accumulator::RunAccumulator;
-use super::segments::{Round, Segments};
-use super::{AggregateOperator, distinct, key_values};
+use super::adder::Adder;
+use super::functions::{Cell, CellOp};
+use super::keys::{DistinctSet, KeyCount, key_values};
+use super::local::{BatchMemory, RunAccumulator};
+use super::operator::AggregateOperator;
+use super::ordered::{Round, Segments};
+use super::parts::{AllGroups, PartGroups, PartPlace};
+use super::prepared_row::{PreparedRow, Words, add, prepare};
+use super::tables::{HashEmitter, Located};
 use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::expr::{Expr, columns_read};
 use crate::lower::lower;
@@ -46,9 +41,9 @@ impl Sink for AddToGroups {
     fn needs(&self) -> Needs {
         let AggregateOperator { table, sets, .. } = &*self.0;
         let mut zeroed = table.zeroed();
-        zeroed.extend(sets.iter().flat_map(distinct::DistinctSet::zeroed));
+        zeroed.extend(sets.iter().flat_map(DistinctSet::zeroed));
         let mut grows = table.grows();
-        grows.extend(sets.iter().map(distinct::DistinctSet::class));
+        grows.extend(sets.iter().map(DistinctSet::class));
         Needs { zeroed, produced: table.count(), around: HostAction::each(When::OnGrow, grows, Task::Grow) }
     }
 
@@ -60,7 +55,7 @@ impl Sink for AddToGroups {
         let AggregateOperator { table, sets, .. } = &*self.0;
         let window = self.0.window();
         // A row has a place in the window of a direct-addressed table whatever its flag is.
-        let takes = table.takes_flags() || window.is_some() && !table.has_words();
+        let takes = table.takes_flags() || window.is_some() && table.key_table().is_none();
         sets.is_empty() && takes && self.0.expressions().into_iter().all(is_speculative)
     }
 
@@ -81,12 +76,14 @@ impl Sink for AddToGroups {
     }
 
     fn block_bytes(&self) -> u64 {
-        self.0.table.block_bytes() + self.0.parts.as_ref().map_or(0, PartPlace::bytes)
+        self.0.table.block_bytes() + self.0.window().map_or(0, PartGroups::bytes)
     }
 
     fn waits_at_the_end(&self) -> bool {
-        let AggregateOperator { cells, table, near, .. } = &*self.0;
-        (near.is_some() || table.is_near()) && cells.have_locks()
+        let AggregateOperator { cells, table, preaggregation, key_columns, .. } = &*self.0;
+        // The only group's are in registers.
+        let is_near = preaggregation.is_some() || !key_columns.is_empty() && table.is_local();
+        is_near && cells.have_locks()
     }
 
     fn passes(&self) -> u32 {
@@ -95,13 +92,13 @@ impl Sink for AddToGroups {
 
     fn admits(&self, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
         let AggregateOperator { cells, table, segments, .. } = &*self.0;
-        table.admits(cells, shape, thread_rows)?;
-        segments.as_ref().map_or(Ok(()), |segments| segments.admits(cells, shape))
+        table.fits(cells, shape, thread_rows)?;
+        segments.as_ref().map_or(Ok(()), |segments| segments.fits(cells, shape))
     }
 
     /// Wide keys of many groups. Rows of few groups come to near copies, or are added up by their warps before.
     fn is_costly(&self) -> bool {
-        self.0.table.has_pointers() && self.0.near.is_none() && self.0.segments.is_none()
+        self.0.table.facts().compares_stored && self.0.preaggregation.is_none() && self.0.segments.is_none()
     }
 
     fn takes_wide_rows(&self) -> Result<(), String> {
@@ -122,7 +119,7 @@ impl Sink for AddToGroups {
         if self.1.is_some() {
             return None;
         }
-        self.0.table.shared_texts(&self.0.group_keys)
+        self.0.table.key_table()?.shared_texts(&self.0.group_keys.telling)
     }
 
     fn sketch(&self) -> Option<&dyn Sketch> {
@@ -134,7 +131,7 @@ impl Sink for AddToGroups {
         cx: &mut Context<'_>,
         job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
-        let AggregateOperator { cells, table, segments, near, parts, batch, sets, .. } = &*self.0;
+        let AggregateOperator { cells, table, segments, preaggregation, parts, batch, sets, .. } = &*self.0;
         // Rows that come sorted have their texts stored.
         if segments.is_none() && cells.cells.iter().any(Cell::takes_texts) {
             cx.declare_scratch();
@@ -145,7 +142,7 @@ impl Sink for AddToGroups {
         }
         let mut groups = table.begin(cx, cells, job.thread_rows);
         let counts = self.0.sets.iter().map(|set| set.begin(cx)).collect();
-        let near = match near.map(|near| near.begin(cx, cells)) {
+        let near = match preaggregation.map(|near| near.begin(cx, cells)) {
             Some(near) if near.is_by_key => {
                 groups.take_near(near);
                 None
@@ -163,10 +160,11 @@ impl Sink for AddToGroups {
         if let Some(alone) = alone {
             groups.take_alone(alone);
         }
-        let last = (self.0.last != AccumulatedGroup::Off).then(|| {
+        let last = (self.0.run_accumulator != AccumulatedGroup::Off).then(|| {
             // In parts it is said of each piece.
             let yes = cx.builder.bool(true);
-            (RunAccumulator::begin(cx, cells, self.0.last), cx.builder.var_of("suits_last", yes))
+            let last = RunAccumulator::begin(cx, cells, self.0.run_accumulator);
+            (last, cx.builder.var_of("suits_last", yes))
         });
         let groups = Adder { groups, near, last, alone, window, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
@@ -185,7 +183,6 @@ impl Sink for AddToGroups {
     }
 }
 
-/// An aggregation in one kernel.
 struct AggregateEmitter<'s> {
     plan: &'s AggregateOperator,
     /// State of the hash of each row's keys.
@@ -202,71 +199,6 @@ struct AggregateEmitter<'s> {
     batch: Option<BatchMemory<'s>>,
 }
 
-/// The groups in one kernel, and near copies of some, or a window over those of a part, and what a thread has of one.
-struct Adder<'s> {
-    groups: Box<dyn GroupEmitter + 's>,
-    near: Option<NearTable>,
-    /// The group that a thread met last, and whether rows are such that it is worth while (`bool`).
-    last: Option<(RunAccumulator, Var)>,
-    /// Whether nobody else adds to the groups of the part that rows are of (`bool`), where they come in parts to one worker each.
-    alone: Option<Var>,
-    window: Option<PartWindow>,
-    cells: &'s Cells,
-}
-
-impl Adder<'_> {
-    /// Adds contributions to the group in `slot`: to the thread's last group where it has one and rows are such as follow each other.
-    fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]) {
-        let Some(slot) = slot else { return self.groups.add(cx, None, values) };
-        let Some((last, suits)) = &self.last else { return self.add_behind(cx, slot, values) };
-        let suits = cx.builder.read(*suits);
-        cx.begin_if(suits);
-        last.add(cx, self.cells, slot, values, &|cx, slot, values| self.add_behind(cx, slot, values));
-        cx.begin_else();
-        self.add_behind(cx, slot, values);
-        cx.end();
-    }
-
-    /// The same in the window, else to its near copy, else to the table of all groups.
-    fn add_behind(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
-        match &self.window {
-            Some(window) => {
-                window
-                    .add(cx, self.cells, slot, values, &|cx, slot, values| self.add_shared(cx, slot, values));
-            }
-            None => self.add_shared(cx, slot, values),
-        }
-    }
-
-    /// The same of a group that is in no window.
-    fn add_shared(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
-        match &self.near {
-            Some(near) => near.add(cx, self.cells, slot, values, &self.far()),
-            None => self.groups.add(cx, Some(slot), values),
-        }
-    }
-
-    /// After the last row.
-    fn end(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
-        self.hand_over_last(cx);
-        if let Some(near) = &self.near {
-            near.end(cx, self.cells, &self.far());
-        }
-        self.groups.end(cx)
-    }
-
-    /// Adds what the thread has of its last group, where all add.
-    fn hand_over_last(&self, cx: &mut Context<'_>) {
-        if let Some((last, _)) = &self.last {
-            last.end(cx, &|cx, slot, values| self.add_behind(cx, slot, values));
-        }
-    }
-
-    fn far(&self) -> impl Fn(&mut Context<'_>, V, &[Vec<V>]) {
-        |cx, slot, values| self.groups.add(cx, Some(slot), values)
-    }
-}
-
 impl Emitter for AggregateEmitter<'_> {
     fn rows_at_once(&self) -> i64 {
         self.rows_at_once
@@ -277,7 +209,7 @@ impl Emitter for AggregateEmitter<'_> {
         if self.round.as_ref().is_some_and(Round::is_of_block) {
             return None;
         }
-        let groups = self.groups.groups.is_full(cx);
+        let groups = self.hashed().map(|groups| groups.is_full(cx));
         let sets: Vec<V> = self.counts.iter().map(|count| count.is_full(cx)).collect();
         groups.into_iter().chain(sets).reduce(|a, b| cx.builder.or(a, b))
     }
@@ -293,16 +225,16 @@ impl Emitter for AggregateEmitter<'_> {
     fn begin_part(&mut self, cx: &mut Context<'_>, piece: &Piece) {
         let Adder { window, alone, last, .. } = &self.groups;
         if let Some(window) = window {
-            window.open(cx, &*self.plan.table, (piece.part, piece.is_alone));
+            window.open(cx, &*self.plan.table, piece.part, piece.is_alone);
         }
         if let Some(alone) = alone {
             cx.builder.assign(*alone, piece.is_alone);
         }
-        if let Some((_, suits)) = last {
+        if let Some((_, is_used)) = last {
             // Where a part has more rows than places nearly all are of frequent groups; a worker's own groups wait for nobody.
             let is_shared = cx.builder.not(piece.is_alone);
             let is_worth_it = if alone.is_some() { is_shared } else { piece.is_crowded };
-            cx.builder.assign(*suits, is_worth_it);
+            cx.builder.assign(*is_used, is_worth_it);
         }
     }
 
@@ -315,7 +247,8 @@ impl Emitter for AggregateEmitter<'_> {
         self.groups.hand_over_last(cx);
         let Some(window) = &self.groups.window else { return Ok(()) };
         let AggregateOperator { cells, table, .. } = self.plan;
-        window.close(cx, (cells, &**table), &*self.groups.groups, &self.groups.far())
+        let (groups, far) = (&*self.groups.groups, &self.groups.far());
+        window.close(cx, &AllGroups { cells, table: &**table, groups, far })
     }
 
     fn begin_rows(&mut self, cx: &mut Context<'_>, rows: u32) {
@@ -341,7 +274,7 @@ impl Emitter for AggregateEmitter<'_> {
             if let Some(hashes) = self.hashes {
                 let hashes = cx.argument("hashes", Type::global(Scalar::U64), Argument::State(hashes));
                 let hash = cx.builder.element(hashes, row);
-                words.group = self.groups.groups.word_of_hash(cx, hash);
+                words.group = self.hashed().and_then(|groups| groups.word_of_hash(cx, hash));
             }
             return self.take(cx, flow, &words);
         };
@@ -353,8 +286,8 @@ impl Emitter for AggregateEmitter<'_> {
     }
 
     fn key_search(&self) -> Option<&dyn KeySearch> {
-        let finds = self.batch.is_none() && self.hashes.is_none() && self.groups.groups.finds_together();
-        finds.then_some(self)
+        let is_free = self.batch.is_none() && self.hashes.is_none();
+        (is_free && self.hashed()?.finds_together()).then_some(self)
     }
 
     fn row_found(&mut self, cx: &mut Context<'_>, _row: V, found: Found) -> Result<(), Unsupported> {
@@ -388,29 +321,25 @@ impl Emitter for AggregateEmitter<'_> {
 
 impl KeySearch for AggregateEmitter<'_> {
     fn keys(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
-        self.plan.group_keys.iter().map(|key| lower(cx, key)).collect()
+        self.plan.group_keys.telling.iter().map(|key| lower(cx, key)).collect()
     }
 
     fn find(
         &self,
         cx: &mut Context<'_>,
-        keys: (&[Lowered], V),
+        (keys, live): (&[Lowered], V),
         (_, mark): (V, u32),
     ) -> Result<Found, Unsupported> {
-        self.groups.groups.find_together(cx, keys, mark)
+        self.groups.found_by_keys()?.find_together(cx, keys, live, mark)
     }
 }
 
-/// The words of a row's keys, where they are known: of its group, and of its values in the sets. Or its group.
-#[derive(Default)]
-struct Words {
-    group: Option<KeyWord>,
-    sets: Vec<KeyWord>,
-    found: Option<Found>,
-}
-
 impl AggregateEmitter<'_> {
-    /// Takes the current row.
+    /// The groups that are found by hashing, where they are.
+    fn hashed(&self) -> Option<&HashEmitter<'_>> {
+        self.groups.groups.hashed()
+    }
+
     fn take(&mut self, cx: &mut Context<'_>, flow: Flow, words: &Words) -> Result<(), Unsupported> {
         if self.rows_at_once == 1 && !cx.scratch_of_rows() {
             cx.clear_scratch();
@@ -420,7 +349,7 @@ impl AggregateEmitter<'_> {
         let (groups, round, prepared) = (&self.groups, &self.round, &mut self.prepared);
         let counts = &self.counts;
         let next = &mut |cx: &mut Context<'_>, located: Located| {
-            let row = prepare(cx, (plan, counts), located, words)?;
+            let row = prepare(cx, plan, counts, located, words)?;
             match rows_at_once {
                 1 => add(cx, plan, (groups, round.as_ref()), &row),
                 _ => {
@@ -430,10 +359,9 @@ impl AggregateEmitter<'_> {
             }
         };
         match words.found {
-            Some(found) => groups.groups.locate_found(cx, found, next)?,
+            Some(found) => groups.found_by_keys()?.locate_found(cx, found, next)?,
             None => {
-                let keys = (plan.group_keys.as_slice(), plan.group_carried.as_slice(), words.group);
-                groups.groups.locate(cx, keys, flow, next)?;
+                groups.groups.locate(cx, &plan.group_keys, words.group, flow, next)?;
             }
         }
         // Nothing but this row has text in the memory of the source's row, which may become many.
@@ -443,14 +371,13 @@ impl AggregateEmitter<'_> {
         Ok(())
     }
 
-    /// Takes the rows that wait.
     fn take_batch(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         let Some(batch) = self.batch.take() else { return Ok(()) };
         self.look_ahead(cx, &batch)?;
         batch.each(cx, &mut |cx, number| {
             batch.bind(cx, number);
             let mut words = Words::default();
-            if self.plan.table.has_words() {
+            if self.plan.is_hashed() {
                 words.group = batch.word(cx, 0, number);
             }
             words.sets =
@@ -468,11 +395,12 @@ impl AggregateEmitter<'_> {
     /// which are so short that a processor is ahead by many rows.
     fn look_ahead(&self, cx: &mut Context<'_>, batch: &BatchMemory<'_>) -> Result<(), Unsupported> {
         let AggregateOperator { group_keys: keys, sets, .. } = self.plan;
-        let groups = &*self.groups.groups;
+        let groups = self.hashed();
         batch.each(cx, &mut |cx, number| {
             batch.bind(cx, number);
-            let keys = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
-            if let Some(word) = groups.word(cx, &keys)? {
+            let keys = keys.telling.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
+            if let Some(groups) = groups {
+                let word = groups.word(cx, &keys)?;
                 batch.store_word(cx, 0, number, word);
             }
             for (index, set) in sets.iter().enumerate() {
@@ -484,24 +412,24 @@ impl AggregateEmitter<'_> {
         })?;
         let see = &mut |cx: &mut Context<'_>, seen| batch.see(cx, seen);
         for again in [false, true] {
-            let table = &self.plan.table;
-            if if again { table.has_pointers() } else { table.has_words() } {
-                groups.look_ahead(cx, again, see, &mut |cx, look| {
+            let looks = !again || self.plan.table.facts().compares_stored;
+            if let Some(groups) = groups.filter(|_| looks) {
+                groups.unless_near(cx, |cx| {
                     batch.each(cx, &mut |cx, number| {
                         if let Some(word) = batch.word(cx, 0, number) {
-                            look(cx, word);
+                            groups.look_ahead(cx, word, again, see);
                         }
                         Ok(())
                     })
                 })?;
             }
             for (index, (set, count)) in sets.iter().zip(&self.counts).enumerate() {
-                if again && set.is_packed() {
+                if again && set.table().is_packed() {
                     continue;
                 }
                 batch.each(cx, &mut |cx, number| {
                     if let Some(word) = batch.word(cx, 1 + index, number) {
-                        set.look_ahead(cx, (word, count), again, see);
+                        set.table().look_ahead(cx, word, count, again, see);
                     }
                     Ok(())
                 })?;

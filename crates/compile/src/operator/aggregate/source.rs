@@ -1,26 +1,21 @@
 //! The groups of an aggregation as a source.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 
 use kelpie_kir::builder::V;
 
-use super::{AggregateOperator, word_pointer};
+use super::functions::word_pointer;
+use super::operator::AggregateOperator;
 use crate::context::{Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::operator::roles::Source;
 use crate::program::RowCount;
 
-/// The groups: keys, then aggregates.
 #[derive(Debug)]
 pub(crate) struct Groups(pub Arc<AggregateOperator>);
 
-impl fmt::Display for Groups {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("groups")
-    }
-}
+displayed!(Groups = "groups");
 
 impl Source for Groups {
     fn rows(&self) -> RowCount {

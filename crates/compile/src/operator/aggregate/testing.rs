@@ -4,14 +4,14 @@ use kelpie_backend::simt::{Argument as Bound, Config, Memory, run};
 use kelpie_kir::builder::{Builder, V};
 use kelpie_kir::{Builtin, Scalar, Target, Type, ValidModule, validate};
 
-use super::threads::for_each;
+use super::block_loop::for_each;
 use crate::context::{Argument, Context};
 use crate::shape::{LaunchShape, ShapeChoices};
 
 const NAME: &str = "test";
 
 /// A kernel whose states are arrays of `u64`.
-pub(super) struct Kernel {
+pub(crate) struct Kernel {
     module: ValidModule,
     config: Config,
 }
@@ -61,7 +61,7 @@ impl Kernel {
 }
 
 /// Emits a loop over the elements of an array that are the block's, so many each; a thread has every so many of them.
-pub(super) fn for_each_of_block(
+pub(crate) fn for_each_of_block(
     cx: &mut Context<'_>,
     (array, count): (V, u32),
     body: &dyn Fn(&mut Context<'_>, V),
@@ -79,7 +79,7 @@ pub(super) fn for_each_of_block(
 }
 
 /// Groups of rows in the orders in which the bytes of a word come to 255 together, or anyhow: `count` rows of groups 0 to `groups`.
-pub(super) fn orders(count: usize, groups: u64, seed: u64) -> Vec<(&'static str, Vec<u64>)> {
+pub(crate) fn orders(count: usize, groups: u64, seed: u64) -> Vec<(&'static str, Vec<u64>)> {
     let mut state = seed;
     let mut random = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

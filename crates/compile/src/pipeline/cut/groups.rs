@@ -1,7 +1,6 @@
 //! Aggregations: their input as the micro model wants it, and the kernels after them.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -15,8 +14,8 @@ use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::aggregate::{
-    AddToGroups, AggregateOperator, GroupCells, Groups, Input, KnownKeys, ReduceSums, TableSize, are_carried,
-    lacks_strides, rule_of_parts, scattered_table, suits_slices,
+    AddToGroups, AggregateOperator, Contents, GroupCells, Groups, Input, KnownKeys, ReduceSums, TableChoices,
+    TableSize, are_stored_beside, fits_in_slices, rule_of_parts, scattered_table, why_not_strided,
 };
 use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore};
 use crate::operator::project::Project;
@@ -93,13 +92,13 @@ impl Cut<'_> {
             (false, _) => (GroupOrder::Arrival, "a table takes rows in any order"),
         };
         let site = self.groups.to_string();
-        let lacks_strides =
-            || lacks_strides(&infos[..keys.min(infos.len())], aggregates, infos, rows.bound());
+        let why_not_strided =
+            || why_not_strided(&infos[..keys.min(infos.len())], aggregates, infos, rows.bound());
         self.chooser.choose(&site, rule, |value| match (value, &lacks) {
             (GroupOrder::Arrival, _) => Ok(()),
             (_, Some(lacks)) => Err(lacks.to_string()),
             (GroupOrder::Sorted, None) => Ok(()),
-            (GroupOrder::Strided, None) => lacks_strides().map_or(Ok(()), Err),
+            (GroupOrder::Strided, None) => why_not_strided().map_or(Ok(()), Err),
         })
     }
 
@@ -143,7 +142,7 @@ impl Cut<'_> {
     fn suits_slices(&self, table: &TableSize, aggregates: &[Aggregate], rows: &OpenRows) -> bool {
         let is_simple = |branch: &Open| branch.is_single() && !branch.has_probes();
         let comes_again = rows.branches.iter().all(is_simple) && !aggregates.iter().any(|own| own.distinct);
-        let of_slots = |bytes| suits_slices((table.slots, bytes), rows.expected(), self.shape);
+        let of_slots = |bytes| fits_in_slices(table.slots, bytes, rows.expected(), self.shape);
         let resolves = self.choices.micro_model == MicroModel::Resolution && !self.shape.is_serial();
         resolves && comes_again && table.slice.is_some_and(of_slots)
     }
@@ -169,9 +168,9 @@ impl Cut<'_> {
     ) -> Option<TableSize> {
         let (telling, all) = (rows.telling(keys), &infos[..keys.len().min(infos.len())]);
         let multi_column_distinct = self.multi_column_distinct(all);
-        let known =
-            KnownKeys { keys: &telling, multi_column_distinct, are_carried: are_carried(telling.len(), all) };
-        scattered_table(known, aggregates, infos, (rows.bound(), self.shape))
+        let has_dependent = are_stored_beside(telling.len(), all);
+        let known = KnownKeys { keys: &telling, multi_column_distinct, has_dependent };
+        scattered_table(known, aggregates, infos, rows.bound(), self.shape)
     }
 
     /// About how many combinations of values several keys have, where they are columns of one scan, and that was counted in a sample
@@ -203,7 +202,7 @@ impl Cut<'_> {
                 (off, "the micro model adds rows as they come".into())
             }
             None => (off, "not known to be many groups far from each other".into()),
-            Some(table) => rule_of_parts(table, (rows.expected(), rows.bound()), (self.shape, self.choices)),
+            Some(table) => rule_of_parts(table, rows.expected(), rows.bound(), self.shape, self.choices),
         }
     }
 
@@ -339,6 +338,8 @@ impl Cut<'_> {
         let site = self.groups.to_string();
         let input = Input {
             site: Site { chooser: self.chooser, name: &site },
+            shape: self.shape,
+            choices: self.choices,
             columns: &rows.columns,
             row_bound: rows.bound(),
             expected_rows: rows.expected(),
@@ -346,7 +347,6 @@ impl Cut<'_> {
             is_single: rows.branches.iter().all(Open::is_single),
             has_probes: rows.branches.iter().any(Open::has_probes),
             is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),
-            is_serial: self.shape.is_serial(),
             followers: rows
                 .properties
                 .dependences
@@ -354,25 +354,10 @@ impl Cut<'_> {
                 .followers(&columns_of(keys, &rows.columns)),
             parts,
             groups,
-            fill: OnceCell::new(),
-            hashing: OnceCell::new(),
-            slot_layout: OnceCell::new(),
-            key_claims: OnceCell::new(),
+            made: TableChoices::default(),
         };
-        let (shape, choices) = (self.shape, self.choices);
         let states = self.states.of(Purpose::Table);
-        let operator = match contents {
-            Contents::Rows(aggregates) => {
-                AggregateOperator::plan(keys, aggregates, &input, (shape, choices), states)
-            }
-            Contents::Groups(finer) => {
-                AggregateOperator::plan_coarser(keys, finer, &input, (shape, choices), states)
-            }
-            Contents::Values(finer, aggregates) => {
-                AggregateOperator::plan_of_values(keys, (finer, aggregates), &input, (shape, choices), states)
-            }
-        };
-        operator.map(Arc::new)
+        AggregateOperator::plan(keys, contents, &input, states).map(Arc::new)
     }
 
     /// Ends rows in their groups. `hashes`: the state of the hash of each row's keys, where there is one.
@@ -387,16 +372,6 @@ impl Cut<'_> {
             self.close(vec![open], Arc::new(ReduceSums(Arc::clone(operator))));
         }
     }
-}
-
-/// What rows bring to their groups.
-enum Contents<'a> {
-    /// The arguments of aggregates.
-    Rows(&'a [Aggregate]),
-    /// The rows are groups of this aggregation, and bring what its cells hold.
-    Groups(&'a AggregateOperator),
-    /// The same, and the values that are one of its keys.
-    Values(&'a AggregateOperator, &'a [Aggregate]),
 }
 
 /// The groups as rows.

@@ -13,7 +13,7 @@ use super::{Cut, Open, OpenRows, united};
 use crate::context::Unsupported;
 use crate::expr::Expr;
 use crate::lower::columns_of;
-use crate::operator::aggregate::{AggregateOperator, key_values, lacks_levels};
+use crate::operator::aggregate::{AggregateOperator, key_values, why_not_rollup};
 use crate::plan::{Aggregate, AggregateFunction, GroupingSet, GroupingSets, Plan};
 use crate::types::{DataType, Field};
 use crate::variant::axes::GroupingLevels;
@@ -80,7 +80,7 @@ impl Cut<'_> {
         let sets: Vec<&[bool]> = node.sets.iter().map(|set| set.has.as_slice()).collect();
         let lacks = match sets.len() {
             1 => Some("there is one set".to_string()),
-            _ => lacks_levels(&node.aggregates),
+            _ => why_not_rollup(&node.aggregates),
         };
         let known = Known {
             values: columns_of(&node.keys, &rows.columns).iter().map(key_values).collect(),

@@ -14,7 +14,6 @@
 //!
 //! In every step rows of equal words are neighbours, and the number of their run is their place: no table is searched.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -22,7 +21,9 @@ use super::{BlockRows, Cut, Open, OpenRows, Work};
 use crate::context::Unsupported;
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
-use crate::operator::aggregate::{AddToGroups, AggregateOperator, Input, MergedCells, Placed};
+use crate::operator::aggregate::{
+    AddToGroups, AggregateOperator, Contents, Input, MergedCells, SortedRuns, TableChoices,
+};
 use crate::operator::project::Project;
 use crate::operator::roles::Source;
 use crate::operator::sort::{PlacedStride, SortOperator, SortRows, StrideRows};
@@ -67,9 +68,9 @@ impl Cut<'_> {
 
         let sorted = PlacedStride::new(Arc::clone(&sort), places);
         let (columns, place) = (sorted.columns(), sorted.place());
-        let from = Placed::Rows(stored.aggregates);
+        let from = Contents::Rows(stored.aggregates);
         let (partial, partial_groups) =
-            self.runs((key_columns, place), &from, (&site, &columns), (bound, initial))?;
+            self.runs((key_columns, place), from, (&site, &columns), (bound, initial))?;
         let states = self.states.of(Purpose::Table);
         let merge_order = states.state("merge_order", 4, partial_groups.class);
         let merge_places = states.state("merge_places", 4, partial_groups.class);
@@ -80,9 +81,8 @@ impl Cut<'_> {
             places: merge_places,
         };
         let (columns, place) = (merging().columns(), merging().place());
-        let from = Placed::Groups(&partial);
-        let (merged, merged_groups) =
-            self.runs((key_columns, place), &from, (&site, &columns), (bound, 1))?;
+        let from = Contents::Groups(&partial);
+        let (merged, merged_groups) = self.runs((key_columns, place), from, (&site, &columns), (bound, 1))?;
         let strides = Strides {
             form,
             rows: counter,
@@ -109,12 +109,14 @@ impl Cut<'_> {
     fn runs(
         &mut self,
         keys: (&[ColumnInfo], Expr),
-        from: &Placed<'_>,
+        from: Contents<'_>,
         (site, columns): (&str, &[ColumnInfo]),
         (bound, initial): (u64, u64),
     ) -> Result<(Arc<AggregateOperator>, PlacedGroups), Unsupported> {
         let input = Input {
             site: Site { chooser: self.chooser, name: site },
+            shape: self.shape,
+            choices: self.choices,
             columns,
             row_bound: bound,
             expected_rows: bound,
@@ -122,18 +124,14 @@ impl Cut<'_> {
             is_single: true,
             has_probes: false,
             is_sorted: true,
-            is_serial: self.shape.is_serial(),
             followers: BTreeSet::new(),
             parts: None,
             groups: None,
-            fill: OnceCell::new(),
-            hashing: OnceCell::new(),
-            slot_layout: OnceCell::new(),
-            key_claims: OnceCell::new(),
+            made: TableChoices::default(),
         };
-        let on = (initial, (self.shape, self.choices));
+        let runs = SortedRuns { key_columns: keys.0, place: keys.1, initial };
         let states = self.states.of(Purpose::Table);
-        let (operator, groups) = AggregateOperator::plan_runs(keys, from, &input, on, states)?;
+        let (operator, groups) = AggregateOperator::plan_runs(&runs, from, &input, states)?;
         Ok((Arc::new(operator), groups))
     }
 

@@ -11,7 +11,7 @@ use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind, children, substitute};
 use crate::layout::ColumnInfo;
 use crate::lower::{columns_of, is_cheap};
-use crate::operator::aggregate::{key_values, lacks_levels};
+use crate::operator::aggregate::{key_values, why_not_rollup};
 use crate::plan::{Aggregate, Plan};
 use crate::types::DataType;
 use crate::variant::axes::{ComputedKeys, UniqueRows};
@@ -88,7 +88,7 @@ impl Cut<'_> {
             add_columns(key, &mut own);
             !is_column(key) && own.iter().any(|column| column.data_type.is_float())
         };
-        let lacks = match lacks_levels(aggregates) {
+        let lacks = match why_not_rollup(aggregates) {
             None if columns.is_empty() => Some("keys are computed of no column".to_string()),
             None if keys.iter().any(reads_floats) => Some("keys are computed of floats".to_string()),
             lacks => lacks,

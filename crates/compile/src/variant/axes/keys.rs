@@ -25,7 +25,7 @@ axis!(
 );
 
 axis!(
-    /// What becomes of keys that follow from others: `operator/aggregate/dependent`.
+    /// What becomes of keys that follow from others: `operator/aggregate/keys/dependent`.
     DependentKeys, "dependent_keys", Plan, Rule, "whether keys that follow from others tell groups apart, or are stored with their group",
     {
         /// Whoever puts a group in stores them, and nobody hashes or compares them.

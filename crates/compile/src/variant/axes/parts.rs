@@ -12,7 +12,7 @@ numbers!(
 );
 
 axis!(
-    /// Where rows in parts are added up: `operator/aggregate/part_groups`.
+    /// Where rows in parts are added up: `operator/aggregate/parts/part_groups`.
     PartMemory, "part_memory", Plan, Rule, "whose memory rows that came in parts are added up in",
     {
         /// A block's, for the groups of one part at a time, which lie there as they do in the table of all groups.

@@ -3,7 +3,6 @@ use arrow::datatypes::DataType;
 use kelpie_device::DeviceError;
 
 use super::*;
-use crate::options::Dictionaries;
 
 /// A table of `columns` columns of `rows` incompressible 8-byte integers in two partitions.
 fn table(columns: usize, rows: usize) -> TestTable {

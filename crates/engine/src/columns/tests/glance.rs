@@ -7,7 +7,6 @@ use kelpie_compile::layout::ColumnLayout;
 use kelpie_compile::types::Range;
 
 use super::*;
-use crate::options::Dictionaries;
 
 const WISH: Wish = Wish { placement: Placement::Device, dictionaries: Dictionaries::Auto };
 const PARTITIONS: usize = 3;

@@ -105,7 +105,7 @@ fn pair(mut text: String, row: u64) -> String {
 const BY_HASH: &[(&str, &str)] = &[
     ("group_table", "hash"),
     ("group_parts", "1"),
-    ("near_groups", "0"),
+    ("local_preaggregation", "0"),
     ("key_filter", "off"),
     ("join_parts", "1"),
 ];

@@ -40,7 +40,7 @@ type Values = &'static [(&'static str, &'static str)];
 
 /// What the paper begins with (section 3): one table in the device's memory, an atomic for each row.
 const INITIAL: Values =
-    &[("group_table", "hash"), ("near_groups", "0"), ("segments", "off"), ("slot_fill", "50")];
+    &[("group_table", "hash"), ("local_preaggregation", "0"), ("segments", "off"), ("slot_fill", "50")];
 /// Groups of most figures.
 const COARSE: [u32; 12] =
     [1, 8, 64, 512, 4096, 32_768, 262_144, 1_000_000, 4_000_000, 16_000_000, 64_000_000, 200_000_000];
@@ -174,8 +174,9 @@ impl Figure {
             ],
             Figure::Rules => {
                 let direct = |name: &str, placement| {
-                    let of_all = [("group_table", "direct"), ("group_parts", "1"), ("near_groups", "0")];
-                    Model::variants(name, &[&of_all[..], &[("placement", placement)]].concat())
+                    let of_all =
+                        [("group_table", "direct"), ("group_parts", "1"), ("local_preaggregation", "0")];
+                    Model::variants(name, &[&of_all[..], &[("accumulator_memory", placement)]].concat())
                 };
                 let parts = |parts| Model::variants(&format!("{parts} parts"), &[("group_parts", parts)]);
                 vec![
@@ -190,17 +191,20 @@ impl Figure {
             }
             Figure::Placement => vec![
                 and("hash, device", &[]),
-                Model::variants("hash, block", &[("group_table", "hash"), ("near_groups", "1024")]),
-                Model::variants("direct, device", &[("placement", "global"), ("near_groups", "0")]),
-                Model::variants("direct, block", &[("placement", "block")]),
-                Model::variants("direct, thread", &[("placement", "thread")]),
+                Model::variants("hash, block", &[("group_table", "hash"), ("local_preaggregation", "1024")]),
+                Model::variants(
+                    "direct, device",
+                    &[("accumulator_memory", "global"), ("local_preaggregation", "0")],
+                ),
+                Model::variants("direct, block", &[("accumulator_memory", "block")]),
+                Model::variants("direct, thread", &[("accumulator_memory", "thread")]),
                 rules(),
             ],
             Figure::Orders => vec![
                 and("one hash table", &[]),
                 Model::variants("sort", &[("group_order", "sorted")]),
                 Model::variants("a strided sort", &[("group_order", "strided")]),
-                Model::variants("direct", &[("group_table", "direct"), ("near_groups", "0")]),
+                Model::variants("direct", &[("group_table", "direct"), ("local_preaggregation", "0")]),
                 rules(),
             ],
             Figure::Keys => vec![rules(), Model::variants("hash", &[("group_table", "hash")])],
