@@ -1,16 +1,16 @@
 //! Cuts a plan into pipelines at its pipeline breakers.
 
 mod build_side;
-mod codes;
+mod coded_keys;
 mod delivery;
 mod dependence;
 mod distinct;
 mod group_site;
 mod groups;
 mod join;
+mod join_parts;
 mod key_filter;
 mod open;
-mod partition;
 mod ranked;
 mod sets;
 mod strides;
@@ -23,8 +23,8 @@ use std::sync::Arc;
 use self::build_side::may_fail;
 use self::dependence::Dependences;
 use self::group_site::{GroupSite, group_operators};
+use self::join_parts::Behind;
 use self::open::{Open, OpenRows};
-use self::partition::Behind;
 use self::uses::Uses;
 use super::columns;
 use super::{BlockRows, HOST_SORT_ROWS, Pipeline, Work};

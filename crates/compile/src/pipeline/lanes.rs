@@ -25,7 +25,7 @@ use crate::operator::refill::Refill;
 use crate::operator::roles::{Emitter, Expansion, Next};
 use crate::operator::staged::Staged;
 use crate::operator::walk::Walk;
-use crate::table::index::Positions;
+use crate::table::key_rows::Positions;
 use crate::table::together::Found;
 use crate::variant::axes::{CarriedRows, MatchLanes, WritePlaces};
 

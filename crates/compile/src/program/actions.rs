@@ -90,7 +90,7 @@ pub enum Task {
     BreakPromise(usize),
 }
 
-/// The ranks of the words of a bitmap (`table/ranks`).
+/// The ranks of the words of a bitmap (`operator/join/methods/rank_index`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WordRanks {
     /// State of one `u32` a word: the bitmap.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 
 use super::JoinOperator;
+use super::index::Search;
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
 use crate::operator::key_texts::KeySearch;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
-use crate::table::index::Search;
 use crate::table::together::Found;
 
 /// Marks build rows.
@@ -53,7 +53,7 @@ impl Emitter for MarkEmitter<'_> {
         let join = self.0;
         let keys = join.keys_of_probe(cx)?;
         join.note_nulls(cx, &keys);
-        let search = join.index.search(cx, &join.store, &keys)?;
+        let search = join.index.search(cx, &keys)?;
         self.mark_all(cx, search)
     }
 
@@ -64,8 +64,7 @@ impl Emitter for MarkEmitter<'_> {
     fn row_found(&mut self, cx: &mut Context<'_>, _row: V, found: Found) -> Result<(), Unsupported> {
         let keys = self.0.keys_of_probe(cx)?;
         self.0.note_nulls(cx, &keys);
-        let search = self.0.index.search_of(found);
-        self.mark_all(cx, search)
+        self.mark_all(cx, Search { cursor: found.hit })
     }
 }
 

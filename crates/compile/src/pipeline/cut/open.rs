@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::build_side::may_fail;
 use super::computes;
 use super::dependence::Dependences;
-use super::partition::PartCut;
+use super::join_parts::PartCut;
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::JoinOperator;
+use super::index::Index;
 use crate::choices::Choices;
 use crate::program::States;
 use crate::types::DataType;
@@ -27,12 +28,12 @@ pub(crate) struct Filtered {
 impl JoinOperator {
     /// Whether the build side's keys are in a hash table, and rows of the probe side that match none may be left out.
     pub(crate) fn may_have_bloom(&self) -> bool {
-        self.index.is_hashed() && self.ignores_unmatched()
+        self.index.path.hash().is_some() && self.ignores_unmatched()
     }
 
-    /// What it lacks for a Bloom filter, beside columns of a scan.
-    pub(crate) fn lacks_bloom(&self) -> Option<&'static str> {
-        let mut keys = self.store.infos().into_iter().zip(&self.codes);
+    /// Why a Bloom filter can not be, beside columns of a scan.
+    pub(crate) fn why_no_bloom(&self) -> Option<&'static str> {
+        let mut keys = self.index.store.infos().into_iter().zip(&self.codes);
         // Bytes of texts would be hashed once more, and in a loop.
         let is_hashed_text = keys.any(|(key, codes)| key.data_type == DataType::Utf8 && codes.is_none());
         is_hashed_text.then_some("texts are hashed byte by byte")
@@ -75,7 +76,11 @@ impl JoinOperator {
     }
 
     /// The join with a Bloom filter.
-    pub(crate) fn with_bloom(self, states: &mut States) -> JoinOperator {
-        JoinOperator { index: self.index.with_bloom(&self.store, states), ..self }
+    pub(crate) fn with_bloom(mut self, states: &mut States) -> JoinOperator {
+        let Index { path, store, .. } = &mut self.index;
+        if let Some(hash) = path.hash_mut() {
+            hash.table = hash.table.with_bloom(store, states);
+        }
+        self
     }
 }

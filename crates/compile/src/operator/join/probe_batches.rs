@@ -6,29 +6,30 @@ use std::collections::BTreeSet;
 
 use kelpie_kir::builder::V;
 
-use super::JoinOperator;
+use super::index::{Index, Search};
+use super::{JoinOperator, makes_pairs};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
 use crate::operator::roles::{BatchLookUps, BegunSearch, Next};
-use crate::plan::JoinKind;
-use crate::table::index::{Begun, Search};
+use crate::table::probing::Begun;
 
 impl BatchLookUps for JoinOperator {
     fn lacks(&self) -> Option<&'static str> {
-        self.index.lacks_batches()
+        self.index.tries_all().then_some("every row of a build side is tried")
     }
 
     /// Rows whose keys are slots go on after one look, and come in the order of their keys as often as not. Those that come in parts find a
     /// cache's part of the table.
     fn far_bytes(&self) -> u64 {
-        match self.build_rows.filter(|_| self.index.is_hashed() && !self.index.is_in_parts()) {
+        let is_far = self.index.path.hash().is_some_and(|hash| !hash.table.has_parts());
+        match self.build_rows.expected.filter(|_| is_far) {
             Some(rows) => self.bytes_searched(rows),
             None => 0,
         }
     }
 
     fn has_begun_searches(&self) -> bool {
-        self.index.has_begun_searches()
+        self.index.path.hash().is_some()
     }
 
     fn keys(&self) -> &[Expr] {
@@ -49,29 +50,29 @@ impl BatchLookUps for JoinOperator {
         let search = match begun {
             Some((begun, known)) => {
                 let keys = self.keys_beside(cx, &known)?;
-                self.index.end_search(cx, self.matches(), (&keys, begun))?
+                self.index.end_search(cx, &keys, begun)?
             }
             None => {
                 let keys = self.keys_of_probe(cx)?;
-                self.index.search(cx, self.matches(), &keys)?
+                self.index.search(cx, &keys)?
             }
         };
         Ok(cx.builder.read(search.cursor))
     }
 
     fn look_at(&self, cx: &mut Context<'_>, number: V, columns: &BTreeSet<usize>) -> Vec<V> {
-        use JoinKind::*;
         // A search for existence gives no place.
-        if !matches!(self.kind, Inner | BuildOuter | ProbeOuter | FullOuter) {
+        if !makes_pairs(self.kind) {
             return Vec::new();
         }
         let wanted: BTreeSet<usize> =
             columns.iter().filter_map(|column| self.places.get(*column).copied()).collect();
         // Keys that were compared were looked at.
-        let keys = if self.index.reads_keys() { self.probe_keys.len() } else { 0 };
+        let keys = if self.has_begun_searches() { self.probe_keys.len() } else { 0 };
         let mut seen = Vec::new();
         let mut place = None;
         for (_, column) in self
+            .index
             .matches()
             .columns()
             .iter()
@@ -87,5 +88,52 @@ impl BatchLookUps for JoinOperator {
     fn go_on_with(&self, cx: &mut Context<'_>, number: V, next: &mut Next<'_>) -> Result<(), Unsupported> {
         let search = Search { cursor: cx.builder.var_of("cursor", number) };
         self.matches_of(cx, search, next)
+    }
+}
+
+impl Index {
+    /// Begins the search for keys; and what is in the first slot (`u32`), which is 0 where a NULL finds nothing.
+    fn begin_search(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> Result<(Begun, V), Unsupported> {
+        let table = self.hash()?.table;
+        let zero = cx.builder.u32(0);
+        let Some(valid) = self.no_nulls(cx, keys) else { return Ok(table.begin(cx, keys, &self.wide)) };
+        let vars = ["first_slot", "tag", "word"].map(|name| cx.builder.var_of(name, zero));
+        cx.begin_if(valid);
+        let (begun, word) = table.begin(cx, keys, &self.wide);
+        vars.iter()
+            .zip([begun.slot, begun.tag, word])
+            .for_each(|(var, value)| cx.builder.assign(*var, value));
+        cx.end();
+        let [slot, tag, word] = vars.map(|var| cx.builder.read(var));
+        Ok((Begun { slot, tag }, word))
+    }
+
+    /// As [`Index::search`], from where it has begun.
+    fn end_search(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Lowered],
+        begun: Begun,
+    ) -> Result<Search, Unsupported> {
+        let table = self.hash()?.table;
+        let zero = cx.builder.u32(0);
+        let cursor = cx.builder.var_of("cursor", zero);
+        self.if_possible(cx, keys, |cx, keys| {
+            let place = |cx: &mut Context<'_>, number| self.rows.place(cx, number);
+            table.find_from(cx, self.matches(), (keys.values, begun), cursor, place)
+        })?;
+        Ok(Search { cursor })
+    }
+
+    /// The place (`i64`) of the first row that a search has found; 0, where a store always has a place, where it has found none.
+    fn first_place(&self, cx: &mut Context<'_>, number: V) -> V {
+        let b = &mut *cx.builder;
+        let (zero, one) = (b.u32(0), b.u32(1));
+        let found = b.ne(number, zero);
+        let number = b.select(found, number, one);
+        let place = self.rows.place(cx, number);
+        // Where there are no rows, what a bucket has is no place.
+        let none = cx.builder.i64(0);
+        cx.builder.select(found, place, none)
     }
 }
