@@ -24,7 +24,7 @@ use crate::shape::LaunchShape;
 use crate::table::key_rows::Positions;
 use crate::table::places::{Dense, DenseTarget};
 use crate::table::probing::Begun;
-use crate::table::together::Found;
+use crate::table::shared_keys::Found;
 use crate::variant::axes::WritePlaces;
 
 /// What follows in a kernel: emits the rest of a row's way.

@@ -33,7 +33,6 @@ impl KeyRange {
         Ok(range)
     }
 
-    /// How many values it has.
     pub fn slots(self) -> u64 {
         self.last().saturating_add(1)
     }

@@ -42,7 +42,6 @@ impl Positions {
 }
 
 impl KeyRows {
-    /// The buckets, where there are.
     pub fn buckets(self) -> Option<Buckets> {
         match self {
             KeyRows::Buckets(buckets) => Some(buckets),

@@ -13,8 +13,8 @@ pub mod packed;
 pub(crate) mod places;
 pub(crate) mod probing;
 pub mod rows;
+pub(crate) mod shared_keys;
 pub mod stored;
-pub(crate) mod together;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Type};

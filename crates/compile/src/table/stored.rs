@@ -1,7 +1,7 @@
 //! A column of values beside the slots of a table or the rows of a store: in arrays of its own, or in records with others.
 
-mod looking;
-mod texts;
+mod prefetch;
+mod stored_texts;
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::lower::text_equal;
 use crate::program::States;
 use crate::types::{DataType, Range};
 
-use self::texts::TextParts;
+use self::stored_texts::TextParts;
 
 /// Bytes of a cache line.
 pub(crate) const LINE_BYTES: u32 = 64;

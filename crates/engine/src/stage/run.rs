@@ -59,8 +59,8 @@ enum Ended {
     Done,
     /// The group is to run again: some state has grown.
     Again,
-    /// A join's promise was broken.
-    Duplicate(usize),
+    /// A join's build keys are not unique, as was assumed.
+    NotUnique(usize),
 }
 
 /// What a launch, or an action before it, asks for.
@@ -70,8 +70,8 @@ pub(super) enum Verdict {
     Skip,
     /// More room.
     Grow,
-    /// The stage is to be compiled again without the promise of this join.
-    Duplicate(usize),
+    /// The stage is to be compiled again without this join's assumption.
+    NotUnique(usize),
 }
 
 /// A chain of pipelines that runs.
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs the pipelines of a group, the first of which is number `first`, until none of them lacks room. The join whose
-    /// promise was broken, if one was.
+    /// build keys are not unique, if they were assumed to be.
     pub fn group(
         &mut self,
         first: usize,
@@ -140,7 +140,7 @@ impl<'a> Run<'a> {
             let again = match self.chains(first, out, &mut reports)? {
                 Ended::Done => false,
                 Ended::Again => true,
-                Ended::Duplicate(join) => return Ok((Vec::new(), Some(join))),
+                Ended::NotUnique(join) => return Ok((Vec::new(), Some(join))),
             };
             match self.drained.draining {
                 Draining::Deliver if again => {
@@ -313,7 +313,7 @@ impl<'a> Run<'a> {
             at.rows = if position == 0 { chain.rows.clone() } else { 0..self.source_rows(pipeline)? };
             match self.launch(at)? {
                 Verdict::Done | Verdict::Skip => return Ok(Ended::Done),
-                Verdict::Duplicate(join) => return Ok(Ended::Duplicate(join)),
+                Verdict::NotUnique(join) => return Ok(Ended::NotUnique(join)),
                 Verdict::Grow if is_last && !chain.drains => {
                     let blocks = chain.blocks.len() - chain.index;
                     self.grow_or_cut(at, blocks, (chain.appends, chain.mark.is_some()))?;
@@ -365,7 +365,7 @@ impl<'a> Run<'a> {
         match status {
             None if code == 0 => Ok(Verdict::Done),
             Some(Status::Grow) => Ok(Verdict::Grow),
-            Some(Status::Duplicate) => match self.perform(When::OnDuplicate, at)? {
+            Some(Status::NotUnique) => match self.perform(When::OnNotUnique, at)? {
                 Verdict::Done => Err(failure(status, code, &at.pipeline.sums)),
                 other => Ok(other),
             },

@@ -14,7 +14,7 @@ use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::operator::Flow;
 use crate::shape::LaunchShape;
-use crate::table::together::Found;
+use crate::table::shared_keys::Found;
 
 /// Where the groups are, planned.
 pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {

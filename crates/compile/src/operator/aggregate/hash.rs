@@ -27,8 +27,8 @@ use crate::layout::ColumnInfo;
 use crate::lower::hashing::{hash_keys, is_wide, low_bits, spread};
 use crate::program::{Fill, Growth, TableGrowth};
 use crate::table::packed::{OCCUPIED, pack};
+use crate::table::shared_keys::key_hash;
 use crate::table::stored::StoredColumn;
-use crate::table::together::key_hash;
 use crate::variant::axes::{HashFunction, HashMapping, KeyTextLanes};
 
 /// Slots of a table at the first launch, at most, where nothing is known of its keys.

@@ -21,7 +21,7 @@ use crate::layout::ColumnInfo;
 use crate::lower::lower;
 use crate::operator::Flow;
 use crate::shape::LaunchShape;
-use crate::table::together::Found;
+use crate::table::shared_keys::Found;
 use crate::variant::axes::GroupForm;
 
 /// Keys of any kind.

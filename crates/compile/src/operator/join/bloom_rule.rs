@@ -17,9 +17,7 @@ const MOST_PASSED: f64 = 0.5;
 /// What is thought of the rows that a Bloom filter would be filled with and asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Filtered {
-    /// Rows of the build side.
     pub build_rows: u64,
-    /// Rows of the probe side.
     pub probe_rows: u64,
     /// The share of the probe side's rows that finds a match; `None` where the build side has all rows of its tables.
     pub share: Option<f64>,
@@ -39,7 +37,6 @@ impl JoinOperator {
         is_hashed_text.then_some("texts are hashed byte by byte")
     }
 
-    /// What the rule takes; and why.
     pub(crate) fn rule_of_bloom(
         &self,
         rows: &Filtered,
@@ -75,7 +72,6 @@ impl JoinOperator {
         format!("{matched} of about {probe_rows} rows find a match among {build_rows} in {searched}")
     }
 
-    /// The join with a Bloom filter.
     pub(crate) fn with_bloom(mut self, states: &mut States) -> JoinOperator {
         let Index { path, store, .. } = &mut self.index;
         if let Some(hash) = path.hash_mut() {

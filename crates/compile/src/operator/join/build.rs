@@ -16,7 +16,7 @@ use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::program::{HostAction, Task, When};
 use crate::table::bounds::Bounds;
 use crate::table::places::DenseTarget;
-use crate::table::together::Found;
+use crate::table::shared_keys::Found;
 use crate::variant::axes::KeyTextLanes;
 
 /// Stores the rows of the build side.
@@ -91,7 +91,7 @@ impl Sink for IndexRows {
     fn needs(&self) -> Needs {
         let JoinOperator { index, assumption, .. } = &*self.0;
         let mut around = HostAction::each(When::BeforeGroup, index.path.sized(), Task::Size);
-        around.extend(HostAction::each(When::OnDuplicate, vec![*assumption], Task::BreakPromise));
+        around.extend(HostAction::each(When::OnNotUnique, vec![*assumption], Task::DropAssumption));
         Needs { zeroed: index.zeroed(), produced: Some(index.store.row_count()), around }
     }
 

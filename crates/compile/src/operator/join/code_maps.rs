@@ -49,7 +49,6 @@ pub(crate) struct CodeMap {
 }
 
 impl CodeMap {
-    /// Declares the map.
     pub(super) fn plan(from: Dictionary, to: Dictionary, states: &mut States) -> CodeMap {
         let scalar = match to.entries {
             0..=0xff => Scalar::U8,

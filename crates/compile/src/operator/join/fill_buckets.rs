@@ -22,6 +22,7 @@ use crate::table::buckets::Buckets;
 use crate::table::key_rows::KeyRows;
 use crate::table::rows::RowStore;
 use crate::types::Range;
+use crate::variant::all_but;
 use crate::variant::axes::BucketEntries;
 
 /// Rows of a build side from which on the rule has rows in buckets.
@@ -52,10 +53,7 @@ pub(super) fn take_rows(facts: &JoinFacts<'_>, rows: KeyRows, store: &RowStore) 
         }
         None => numbers("rows are not known to be read often"),
     };
-    let chosen = input.site.choose(rule, |entries| match (entries, why_not) {
-        (BucketEntries::Rows, Some(why_not)) => Err(why_not.into()),
-        _ => Ok(()),
-    })?;
+    let chosen = input.site.choose(rule, all_but(BucketEntries::Rows, &why_not))?;
     Ok(chosen == BucketEntries::Rows)
 }
 

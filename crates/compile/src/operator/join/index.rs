@@ -111,12 +111,10 @@ impl Index {
         matches!(self.rows, KeyRows::All)
     }
 
-    /// The hash table.
     pub(super) fn hash(&self) -> Result<&HashIndex, Unsupported> {
         self.path.hash().ok_or_else(|| Unsupported::internal("a join without a hash table"))
     }
 
-    /// The buckets.
     pub(super) fn buckets(&self) -> Result<Buckets, Unsupported> {
         self.rows.buckets().ok_or_else(|| Unsupported::internal("a join without buckets"))
     }

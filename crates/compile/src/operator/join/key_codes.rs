@@ -160,7 +160,6 @@ fn code_range(entries: u32) -> Range {
     Range { min: 0, max: i128::from(entries.max(1)) - 1 }
 }
 
-/// How an index encodes a key.
 pub(super) fn encoding_of(codes: &Option<KeyCodes>) -> KeyEncoding {
     match codes {
         None => KeyEncoding::Value,

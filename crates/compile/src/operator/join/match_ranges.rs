@@ -13,7 +13,7 @@ use crate::operator::Flow;
 use crate::operator::roles::{Expansion, Next};
 use crate::plan::JoinKind;
 use crate::table::key_rows::{KeyRows, Positions};
-use crate::table::together::Found;
+use crate::table::shared_keys::Found;
 
 /// The position that stands for no row at all: buckets have less than 2³¹.
 const NONE: u32 = u32::MAX;
@@ -93,7 +93,7 @@ impl JoinOperator {
 
 impl Expansion for JoinOperator {
     fn range(&self, cx: &mut Context<'_>, range: Positions) -> Result<(), Unsupported> {
-        let keys = self.keys_of_probe(cx)?;
+        let keys = self.keys_of_probe(cx, &[])?;
         self.index.if_possible(cx, &keys, |cx, keys| self.index.path.positions(cx, keys, range))?;
         self.range_without_match(cx, range);
         Ok(())

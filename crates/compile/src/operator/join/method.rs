@@ -25,7 +25,7 @@ use crate::table::key_range::KeyRange;
 use crate::table::key_rows::{KeyRows, Positions};
 use crate::table::rows::RowStore;
 use crate::variant::axes::{IndexForm, RowPlaces};
-use crate::variant::estimate;
+use crate::variant::{all_but, estimate};
 
 /// Bytes of a row's number.
 pub(super) const NUMBER_BYTES: u64 = 4;
@@ -158,10 +158,7 @@ pub(super) fn choose(facts: &JoinFacts<'_>) -> Result<Box<dyn JoinMethod>, Unsup
         }
         (None, None) => (RowPlaces::Packed, "rows with several columns would lie far apart"),
     };
-    let places = facts.input.site.choose(rule, |value| match (value, &why_not) {
-        (RowPlaces::Slot, Some(why_not)) => Err(why_not.clone()),
-        _ => Ok(()),
-    })?;
+    let places = facts.input.site.choose(rule, all_but(RowPlaces::Slot, &why_not))?;
     Ok(match (places, form) {
         (RowPlaces::Slot, _) => Box::new(placed),
         (RowPlaces::Packed, None) => Box::new(NestedLoop),

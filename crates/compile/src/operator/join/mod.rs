@@ -6,7 +6,7 @@
 //! delivered by a source of its own afterwards (`KeptRows`).
 //!
 //! *At most one match.* A join that could expand is first compiled under the assumption that the build side's keys are
-//! unique, which shortens the probe and bounds the rows; building the index checks it ([`Status::Duplicate`](crate::context::Status::Duplicate)), and the
+//! unique, which shortens the probe and bounds the rows; building the index checks it ([`Status::NotUnique`](crate::context::Status::NotUnique)), and the
 //! engine compiles again without it.
 
 mod bloom_rule;
@@ -169,8 +169,7 @@ impl JoinOperator {
         })
     }
 
-    /// The sinks of the pipelines that make the build side ready to be probed, in order: the first takes its rows, the others those of its
-    /// store ([`StoredRows`]). From the second on they are one group.
+    /// The sinks of the pipelines that make the build side ready to be probed, as its access path has them.
     pub fn build_passes(self: &Arc<JoinOperator>) -> Vec<Arc<dyn Sink>> {
         self.index.path.passes(self)
     }
@@ -232,7 +231,6 @@ impl JoinOperator {
         }
     }
 
-    /// The index.
     pub fn index(&self) -> &Index {
         &self.index
     }

@@ -52,7 +52,7 @@ impl RowParts for PartsOfSide {
     fn part(&self, cx: &mut Context<'_>, bits: u32) -> Result<(V, Option<V>), Unsupported> {
         let JoinOperator { index, .. } = &*self.join;
         if !self.is_build {
-            let keys = self.join.keys_of_probe(cx)?;
+            let keys = self.join.keys_of_probe(cx, &[])?;
             return Ok((index.part(cx, &keys, bits)?, None));
         }
         // As they will be in the store, and so in the index.
@@ -66,7 +66,6 @@ impl RowParts for PartsOfSide {
 /// What is thought of the two sides of a join.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sides {
-    /// Rows of the probe side.
     pub probe_rows: u64,
     /// Rows of the build side, where that is foreseen well.
     pub build_rows: Option<u64>,

@@ -18,7 +18,7 @@ use crate::program::{HostAction, Task, When};
 use crate::table::bitmap::Bitmap;
 use crate::table::bounds::{Bounds, begin_for_block};
 use crate::table::key_range::{KeyRange, scalar_of};
-use crate::table::probing::report_broken;
+use crate::table::probing::report_not_unique;
 
 /// Puts the rows of the build side at the slots of their keys.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Sink for PlaceBuildSide {
     fn needs(&self) -> Needs {
         let JoinOperator { index, assumption, .. } = &*self.join;
         let zeroed = index.store.zeroed().into_iter().chain(index.zeroed()).collect();
-        let around = HostAction::each(When::OnDuplicate, vec![*assumption], Task::BreakPromise);
+        let around = HostAction::each(When::OnNotUnique, vec![*assumption], Task::DropAssumption);
         Needs { zeroed, produced: Some(index.store.row_count()), around }
     }
 
@@ -102,7 +102,7 @@ impl PlaceEmitter<'_> {
         b.assign(self.rows, rows);
         if let Some(state) = index.not_unique {
             cx.begin_else();
-            report_broken(cx, state);
+            report_not_unique(cx, state);
         }
         for _ in 0..=opened {
             cx.end();

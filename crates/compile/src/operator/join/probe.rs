@@ -19,7 +19,7 @@ use crate::operator::roles::{BatchLookUps, Expansion, Next, Step};
 use crate::plan::JoinKind;
 use crate::table::joined::Joined;
 use crate::table::set_bits;
-use crate::table::together::Found;
+use crate::table::shared_keys::Found;
 
 /// The probe side of a join, as a step.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Step for Probe {
         let Flow::Branch = flow else {
             return Err(Unsupported::internal("a join under a flag"));
         };
-        let keys = join.keys_of_probe(cx)?;
+        let keys = join.keys_of_probe(cx, &[])?;
         let search = join.index.search(cx, &keys)?;
         join.matches_of(cx, search, next)
     }
@@ -118,7 +118,10 @@ impl JoinOperator {
     ) -> Result<(), Unsupported> {
         use JoinKind::*;
         match self.kind {
-            ProbeSemi | ProbeAnti | ProbeMark => self.existence(cx, search, next),
+            ProbeSemi | ProbeAnti | ProbeMark => {
+                let (found, _) = self.first_match(cx, search)?;
+                self.go_on_if(cx, found, next)
+            }
             Inner | BuildOuter | ProbeOuter | FullOuter if self.index.unique => {
                 self.only_match(cx, search, next)
             }
@@ -162,12 +165,8 @@ impl JoinOperator {
         2
     }
 
-    pub(super) fn keys_of_probe(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
-        self.keys_beside(cx, &[])
-    }
-
     /// The keys of the current row, of which some are known by their numbers.
-    pub(super) fn keys_beside(
+    pub(super) fn keys_of_probe(
         &self,
         cx: &mut Context<'_>,
         known: &[(usize, Lowered)],
@@ -185,17 +184,6 @@ impl JoinOperator {
             Ok(Lowered { range, ..value })
         };
         self.probe_keys.iter().enumerate().map(lower_key).collect()
-    }
-
-    /// Semi, anti, mark: the row itself.
-    fn existence(
-        &self,
-        cx: &mut Context<'_>,
-        search: Search,
-        next: &mut Next<'_>,
-    ) -> Result<(), Unsupported> {
-        let (found, _) = self.first_match(cx, search)?;
-        self.go_on_if(cx, found, next)
     }
 
     /// Semi, anti, mark: the row itself, given whether it has a match (`bool`).

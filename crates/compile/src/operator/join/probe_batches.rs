@@ -37,7 +37,7 @@ impl BatchLookUps for JoinOperator {
     }
 
     fn begin(&self, cx: &mut Context<'_>) -> Result<BegunSearch, Unsupported> {
-        let keys = self.keys_of_probe(cx)?;
+        let keys = self.keys_of_probe(cx, &[])?;
         let (begun, seen) = self.index.begin_search(cx, &keys)?;
         Ok(BegunSearch { begun, seen, keys })
     }
@@ -49,11 +49,11 @@ impl BatchLookUps for JoinOperator {
     ) -> Result<V, Unsupported> {
         let search = match begun {
             Some((begun, known)) => {
-                let keys = self.keys_beside(cx, &known)?;
+                let keys = self.keys_of_probe(cx, &known)?;
                 self.index.end_search(cx, &keys, begun)?
             }
             None => {
-                let keys = self.keys_of_probe(cx)?;
+                let keys = self.keys_of_probe(cx, &[])?;
                 self.index.search(cx, &keys)?
             }
         };

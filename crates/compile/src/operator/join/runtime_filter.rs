@@ -16,7 +16,6 @@ use crate::operator::roles::{Next, RuntimeFilter, Step};
 use crate::table::bitmap::Bitmap;
 use crate::table::key_range::KeyRange;
 
-/// A runtime filter.
 #[derive(Debug)]
 pub(crate) struct BuildSideFilter {
     /// The join further on.
@@ -158,7 +157,6 @@ impl Index {
         self.filter().is_some()
     }
 
-    /// Whether there is a Bloom filter.
     pub(crate) fn has_bloom(&self) -> bool {
         matches!(self.filter(), Some(Filter::Bloom))
     }

@@ -10,7 +10,7 @@ use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::ExprKind;
 use crate::operator::key_texts::{KeySearch, KeyTexts};
 use crate::table::key_rows::KeyRows;
-use crate::table::together::{Found, SharedKeys, Together};
+use crate::table::shared_keys::{Found, SharedKeys, Together};
 use crate::types::DataType;
 use crate::variant::axes::KeyTextLanes;
 
@@ -36,7 +36,7 @@ impl JoinOperator {
 
 impl KeySearch for JoinOperator {
     fn keys(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
-        self.keys_of_probe(cx)
+        self.keys_of_probe(cx, &[])
     }
 
     fn find(

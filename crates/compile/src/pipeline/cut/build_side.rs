@@ -8,7 +8,7 @@
 
 use super::Cut;
 use super::join::JoinSite;
-use super::join_parts::Behind;
+use super::join_parts::Downstream;
 use super::open::{Open, OpenRows};
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind, substitute};
@@ -16,6 +16,7 @@ use crate::layout::ColumnInfo;
 use crate::lower::{can_fail, column_of};
 use crate::plan::{Join, JoinKind};
 use crate::types::Range;
+use crate::variant::all_but;
 use crate::variant::axes::BuiltSide;
 
 /// Rows of a build side up to which it does not matter: launches of kernels, or of workers, take longer than such rows in any of them.
@@ -40,7 +41,6 @@ struct Known {
 }
 
 impl Cut<'_> {
-    /// Which side of a join is built.
     pub(super) fn built_side(
         &self,
         at: &JoinSite<'_>,
@@ -61,7 +61,7 @@ impl Cut<'_> {
             }
             None if own.rows < FEW_ROWS => (BuiltSide::Written, "few rows are built"),
             // Its source would be another table, whose rows they find at the other's.
-            None if at.behind != Behind::default() => {
+            None if at.downstream != Downstream::default() => {
                 (BuiltSide::Written, "joins further on may leave out rows at the probe side's scan")
             }
             None if self.is_grouped_in_order(at.ordinal, probe) => {
@@ -70,10 +70,7 @@ impl Cut<'_> {
             None => by_rows(own, other),
         };
         let estimate = format!("{} built, {} looked up", own.text(), other.text());
-        at.site.choose_by((rule, Some(estimate)), |value| match (value, why_not) {
-            (BuiltSide::Other, Some(why_not)) => Err(why_not.into()),
-            _ => Ok(()),
-        })
+        at.site.choose_by((rule, Some(estimate)), all_but(BuiltSide::Other, &why_not))
     }
 
     /// Why the sides of an inner join may not change places, where that is so.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Cut;
 use super::build_side::{changed, may_fail};
 use super::dependence::{Dependences, Side};
-use super::join_parts::{Behind, SideParts};
+use super::join_parts::{Downstream, SideParts};
 use super::open::{Open, OpenRows};
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
@@ -30,10 +30,9 @@ pub(super) struct JoinSite<'a> {
     pub(super) assumption: usize,
     pub(super) site: Site<'a>,
     /// What the probe side's rows come to further on.
-    pub(super) behind: Behind,
+    pub(super) downstream: Downstream,
 }
 
-/// A join, planned.
 struct PlannedJoin {
     operator: Arc<JoinOperator>,
     parts: SideParts,
@@ -79,7 +78,6 @@ impl Cut<'_> {
         }
     }
 
-    /// Plans a join of these rows.
     fn plan_join(
         &mut self,
         at: &JoinSite<'_>,
@@ -115,14 +113,14 @@ impl Cut<'_> {
     pub(super) fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
         let ordinal = self.next_join;
         self.next_join += 1;
-        let behind = self.behind;
+        let downstream = self.downstream;
         let first = self.done.len();
-        let build = self.open_before(&join.build, Behind::default())?;
+        let build = self.open_before(&join.build, Downstream::default())?;
         let before_probe = self.done.len();
-        let probe = self.open_before(&join.probe, behind.and(join.kind, build.expected()))?;
+        let probe = self.open_before(&join.probe, downstream.and(join.kind, build.expected()))?;
         let name = format!("join{ordinal}");
         let site = Site { chooser: self.chooser, name: &name };
-        let at = JoinSite { join, ordinal, assumption: ordinal, site, behind };
+        let at = JoinSite { join, ordinal, assumption: ordinal, site, downstream };
         let is_safe = is_safe(join, &build, &probe);
         let mut rows = match self.built_side(&at, &build, &probe)? {
             BuiltSide::Written => self.joined(&at, build, probe, before_probe)?,

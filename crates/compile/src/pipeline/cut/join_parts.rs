@@ -14,8 +14,8 @@ use crate::operator::join::{JoinOperator, Sides};
 use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore, RowParts};
 use crate::plan::JoinKind;
 use crate::program::Purpose;
-use crate::variant::Variant;
 use crate::variant::axes::{BuildParts, JoinParts};
+use crate::variant::{Variant, all_but};
 
 /// A place where a pipeline is cut, and goes on with its rows in parts.
 #[derive(Debug)]
@@ -33,9 +33,7 @@ pub(super) struct PartCut {
 /// Into how many parts the rows of a join's sides are brought before they come to it: 1 where they are not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SideParts {
-    /// Of the build side.
     pub(super) build: u64,
-    /// Of the probe side.
     pub(super) probe: u64,
 }
 
@@ -46,18 +44,18 @@ impl SideParts {
 
 /// What a join knows of those that its rows come to in the same pipeline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Behind {
+pub(super) struct Downstream {
     /// Rows of the largest build side.
     pub(super) build_rows: u64,
 }
 
-impl Behind {
+impl Downstream {
     /// The same of the probe side of a join whose build side is thought to have so many rows.
-    pub(super) fn and(self, kind: JoinKind, build_rows: u64) -> Behind {
+    pub(super) fn and(self, kind: JoinKind, build_rows: u64) -> Downstream {
         match kind {
             // Its pipeline ends there.
-            JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark => Behind { build_rows },
-            _ => Behind { build_rows: self.build_rows.max(build_rows) },
+            JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark => Downstream { build_rows },
+            _ => Downstream { build_rows: self.build_rows.max(build_rows) },
         }
     }
 }
@@ -93,7 +91,7 @@ impl Cut<'_> {
             None if self.choices.micro_model != MicroModel::Resolution => {
                 (off, "the micro model looks up rows as they come".into())
             }
-            None if at.behind.build_rows > sides.build_rows.unwrap_or(0) => {
+            None if at.downstream.build_rows > sides.build_rows.unwrap_or(0) => {
                 (off, "a join further on has a larger build side".into())
             }
             None if probe.branches.iter().any(|open| !open.cuts.is_empty()) => {
@@ -116,10 +114,7 @@ impl Cut<'_> {
             None => (BuildParts::On, "the index is filled part after part"),
         };
         let text = operator.estimate_of_build_parts(sides, parts.0);
-        let of_build = at.site.choose_by((rule, text), |value| match (value, &why_not) {
-            (BuildParts::On, Some(why_not)) => Err(why_not.clone()),
-            _ => Ok(()),
-        })?;
+        let of_build = at.site.choose_by((rule, text), all_but(BuildParts::On, &why_not))?;
         let build = if of_build == BuildParts::On { parts.0 } else { 1 };
         Ok(SideParts { build, probe: parts.0 })
     }

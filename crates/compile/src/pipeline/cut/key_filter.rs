@@ -7,8 +7,8 @@ use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::operator::join::{Filtered, JoinOperator};
 use crate::program::Purpose;
-use crate::variant::Site;
 use crate::variant::axes::{KeyFilter, Pruning};
+use crate::variant::{Site, all_but};
 
 impl Cut<'_> {
     /// Whether a finished build side leaves out rows of the probe side's scans: the join, with a Bloom filter where that is to do it.
@@ -62,10 +62,7 @@ impl Cut<'_> {
             None => operator.rule_of_bloom(&rows, (self.shape.is_serial(), self.choices)),
         };
         let rule = ((filter, &*reason), Some(operator.estimate_of_bloom(&rows)));
-        let chosen = site.choose_by(rule, |value| match (value, why_not) {
-            (KeyFilter::Bloom, Some(why_not)) => Err(why_not.to_string()),
-            _ => Ok(()),
-        })?;
+        let chosen = site.choose_by(rule, all_but(KeyFilter::Bloom, &why_not))?;
         Ok(chosen == KeyFilter::Bloom)
     }
 }

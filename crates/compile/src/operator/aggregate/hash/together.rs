@@ -9,8 +9,8 @@ use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::{Expr, ExprKind};
 use crate::lower::hashing::is_wide;
 use crate::operator::key_texts::KeyTexts;
+use crate::table::shared_keys::{Found, Pairs, SharedKeys, choose};
 use crate::table::stored::StoredColumn;
-use crate::table::together::{Found, Pairs, SharedKeys, choose};
 use crate::types::DataType;
 use crate::variant::axes::KeyTextLanes;
 

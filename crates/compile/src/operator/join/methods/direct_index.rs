@@ -16,13 +16,12 @@ use crate::table::bitmap::Bitmap;
 use crate::table::buckets::Buckets;
 use crate::table::key_range::KeyRange;
 use crate::table::key_rows::{KeyRows, Positions, put_first};
-use crate::table::probing::{number_of, report_broken};
+use crate::table::probing::{number_of, report_not_unique};
 use crate::variant::axes::{EmptySlots, IndexRows};
 
 /// Slots a row, at most, that are cleared so that a look-up is one load.
 const CLEARED_SLOTS_PER_ROW: u64 = 2;
 
-/// The method.
 pub(in crate::operator::join) struct Direct;
 
 #[derive(Debug)]
@@ -146,7 +145,7 @@ impl AccessPath for DirectIndex {
                 cx.builder.store(pointer, number);
                 if let Some(state) = keys.index.not_unique {
                     cx.begin_else();
-                    report_broken(cx, state);
+                    report_not_unique(cx, state);
                 }
                 cx.end();
             }

@@ -14,7 +14,7 @@ use crate::program::{Fill, States};
 use crate::table::buckets::Buckets;
 use crate::table::key_rows::{KeyRows, Positions};
 use crate::table::probing::{Known, OpenTable};
-use crate::table::together::{self, Found};
+use crate::table::shared_keys::{self, Found};
 use crate::variant::axes::{HashFunction, IndexRows, KeyTextLanes, SlotFill};
 
 /// The method, which is for whatever no other one is.
@@ -46,7 +46,7 @@ impl JoinMethod for Hash {
         let keys = store.columns().get(..facts.keys.len()).unwrap_or_default();
         let texts = match facts.input.is_serial {
             true => KeyTextLanes::Lane,
-            false => together::choose(keys, site)?,
+            false => shared_keys::choose(keys, site)?,
         };
         let table = OpenTable::plan(&store, (fill, function, texts), states);
         let rows = match order {

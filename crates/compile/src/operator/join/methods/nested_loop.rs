@@ -15,7 +15,6 @@ use crate::operator::roles::Sink;
 use crate::program::States;
 use crate::table::key_rows::{KeyRows, Positions};
 
-/// The method.
 pub(in crate::operator::join) struct NestedLoop;
 
 #[derive(Debug)]

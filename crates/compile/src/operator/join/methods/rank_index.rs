@@ -32,7 +32,7 @@ use crate::table::bitmap::Bitmap;
 use crate::table::buckets::Buckets;
 use crate::table::key_range::KeyRange;
 use crate::table::key_rows::{KeyRows, Positions, put_first};
-use crate::table::probing::{number_of, report_broken};
+use crate::table::probing::{number_of, report_not_unique};
 use crate::variant::axes::IndexRows;
 
 use super::Direct;
@@ -42,7 +42,6 @@ const VALUES_PER_BYTE: u64 = 4;
 /// Values of the range for each row from which on the rule has ranks where the slots have no room in a cache.
 const VALUES_PER_ROW: u64 = 8;
 
-/// The method.
 pub(in crate::operator::join) struct Ranked;
 
 /// The bits and what stands at the ranks.
@@ -237,7 +236,7 @@ impl AccessPath for RankIndex {
         if let Some(state) = keys.index.not_unique {
             let is_second = cx.builder.not(was_free);
             cx.begin_if(is_second);
-            report_broken(cx, state);
+            report_not_unique(cx, state);
             cx.end();
         }
         Ok(())
