@@ -232,9 +232,11 @@ impl JoinOperator {
         cx: &mut Context<'_>,
         (number, key): (usize, &Expr),
     ) -> Result<Option<Lowered>, Unsupported> {
-        match (self.codes.get(number), &key.kind) {
-            (Some(Some(codes)), ExprKind::Column(column)) => codes.of(cx, *column).map(Some),
-            (Some(Some(_)), _) => Err(Unsupported::internal("codes of a text that is no column")),
+        match key.kind {
+            ExprKind::Column(column) => self.code_of_column(cx, (number, column)),
+            _ if matches!(self.codes.get(number), Some(Some(_))) => {
+                Err(Unsupported::internal("codes of a text that is no column"))
+            }
             _ => Ok(None),
         }
     }
@@ -245,10 +247,8 @@ impl JoinOperator {
         cx: &mut Context<'_>,
         (number, column): (usize, usize),
     ) -> Result<Option<Lowered>, Unsupported> {
-        match self.codes.get(number) {
-            Some(Some(codes)) => codes.of(cx, column).map(Some),
-            _ => Ok(None),
-        }
+        let codes = self.codes.get(number).and_then(Option::as_ref);
+        codes.map(|codes| codes.of(cx, column)).transpose()
     }
 
     /// Whether the only key is encoded by codes of which a bitmap says if a build row has them.

@@ -162,14 +162,8 @@ impl Cut<'_> {
             let mut front = std::mem::replace(open, rest);
             (front.bound, front.shared_out) = (cut.bound, cut.shared_out);
             let PartCut { store, by, .. } = cut;
-            self.close_in_parts(vec![front], IntoParts { store, by });
+            self.close(vec![front], Arc::new(IntoParts { store, by }));
         }
-    }
-
-    /// Ends open pipelines in parts.
-    pub(super) fn close_in_parts(&mut self, mut branches: Vec<Open>, sink: IntoParts) {
-        branches.iter_mut().for_each(|open| self.cut_at_parts(open));
-        self.close(branches, Arc::new(sink));
     }
 }
 

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Scalar, UnaryOp};
 
+use super::Direct;
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
 use crate::operator::join::JoinOperator;
@@ -34,8 +35,6 @@ use crate::table::key_range::KeyRange;
 use crate::table::key_rows::{KeyRows, Positions, put_first};
 use crate::table::probing::{number_of, report_not_unique};
 use crate::variant::axes::IndexRows;
-
-use super::Direct;
 
 /// Values of a range that have two bits each, the bitmap's and the count's, in a byte.
 const VALUES_PER_BYTE: u64 = 4;
