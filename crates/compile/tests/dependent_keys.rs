@@ -113,7 +113,7 @@ fn what_follows_is_what_is_certain() {
         (false, true, &broken, &[2, 3], 0),
         // An order's key is known for nothing.
         (false, true, &broken, &[4, 2, 3], 0),
-        // The promise of orders: that none has the same customer as another.
+        // The assumption of orders: that none has the same customer as another.
         (false, true, &none, &[0, 2, 6, 7], 3),
     ] {
         let plan = query(customers_are_built, keys);

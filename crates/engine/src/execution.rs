@@ -368,11 +368,11 @@ impl Execution<'_> {
                     self.metrics.variants.push(Arc::clone(&prepared.genome));
                     return Ok(());
                 }
-                Outcome::Duplicate(join) if !duplicates.insert(join) => {
-                    return Err(EngineError::Internal(format!("join {join} broke its promise twice")));
+                Outcome::NotUnique(join) if !duplicates.insert(join) => {
+                    return Err(EngineError::Internal(format!("join {join} was not unique twice")));
                 }
                 // The same stage may run elsewhere at the same time, and have found the same.
-                Outcome::Duplicate(_) => learned.add_duplicates(data, &duplicates),
+                Outcome::NotUnique(_) => learned.add_duplicates(data, &duplicates),
             }
         }
     }

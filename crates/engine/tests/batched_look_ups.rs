@@ -56,7 +56,7 @@ fn sides() -> Vec<(Vec<Row>, Vec<Row>)> {
         (rows(300, Spread::Sparse, 3), rows(513, Spread::Sparse, 1)),
         (with_nulls(rows(40, Spread::Dense, 3)), with_nulls(rows(67, Spread::Dense, 1))),
         (with_nulls(rows(60, Spread::Sparse, 3)), with_nulls(rows(256, Spread::Sparse, 1))),
-        // The promise of unique keys is broken.
+        // The assumption of unique keys is wrong.
         (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
         (rows(25, Spread::Duplicates, 0), rows(60, Spread::Dense, 1)),
         (rows(30, Spread::SparseDuplicates, 0), rows(80, Spread::SparseDuplicates, 1)),

@@ -230,7 +230,7 @@ fn keys_follow_through_joins() {
 }
 
 #[test]
-fn a_broken_promise_tells_nothing() {
+fn a_wrong_assumption_tells_nothing() {
     let (engine, mut random) = (Engine::new(), Random(4));
     for device in devices() {
         let sources = [Keys::Twice, Keys::Mixed].map(|keys| table(keys, 60, 2, &mut random));

@@ -34,7 +34,7 @@ fn fill(engine: &Engine) -> (u32, bool) {
     (fillings(&output), output.metrics.pipelines.iter().any(|pipeline| pipeline.sketches > 0))
 }
 
-/// The pipelines that ran for a join whose build side has keys twice: those of a promise that is broken run too.
+/// The pipelines that ran for a join whose build side has keys twice: those of an assumption that is wrong run too.
 fn join(engine: &Engine) -> usize {
     let condition = Condition { keys: &[0], residual: false, null_equal: false };
     let (build, probe) =
@@ -60,7 +60,7 @@ fn an_engine_begins_with_what_the_one_before_has_learned() {
     let (fillings, pipelines) = (fill(&engine).0, join(&engine));
     assert!(fillings > 1, "the table grows");
     assert_eq!(fill(&engine).0, 1);
-    assert!(join(&engine) < pipelines, "the promise is not made again");
+    assert!(join(&engine) < pipelines, "the assumption is not made again");
     drop(engine);
     let engine = Engine::calibrated_from(folder.path());
     assert_eq!(fill(&engine).0, 1);

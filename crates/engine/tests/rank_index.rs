@@ -123,9 +123,9 @@ fn morsels_and_blocks_make_the_ranks_together() {
                 assert!(has_ranks(&got));
                 let names = engine.explain(&query_of(joined(), &sources, &ranks), ExplainStage::Pipelines);
                 let names = names.expect("an explanation");
-                // What keeps the build side is not promised unique keys.
-                let is_promised = matches!(kind, JoinKind::Inner | JoinKind::FullOuter);
-                let form = if is_promised { form } else { &format!("ranks, {rows}") };
+                // What keeps the build side is not assumed to have unique keys.
+                let is_assumed = matches!(kind, JoinKind::Inner | JoinKind::FullOuter);
+                let form = if is_assumed { form } else { &format!("ranks, {rows}") };
                 assert!(names.contains(&format!("→ index ({form})\n")), "{kind:?} {form}: {names}");
             }
         }

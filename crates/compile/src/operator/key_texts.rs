@@ -12,7 +12,7 @@ use kelpie_kir::{BinaryOp, Scalar};
 use super::expand::{Ranges, any_by_leaders, any_packed, sum_by_leaders, sum_packed};
 use crate::context::{Context, Lowered, Text, Unsupported};
 use crate::lower::{WORD_BYTES, text_equal, text_hash_of_parts, text_hash_part, text_word};
-use crate::table::together::{Found, Together};
+use crate::table::shared_keys::{Found, Together};
 use crate::variant::axes::KeyTextLanes;
 
 /// A step or a sink that finds the keys of rows in a hash table, where lanes look at texts of keys together.

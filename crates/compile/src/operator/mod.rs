@@ -17,7 +17,7 @@ pub(crate) mod count;
 mod dense;
 pub(crate) mod expand;
 pub(crate) mod filter;
-pub mod join;
+pub(crate) mod join;
 pub(crate) mod key_texts;
 pub(crate) mod match_refill;
 pub(crate) mod matches;

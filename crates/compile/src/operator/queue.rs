@@ -18,7 +18,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Scalar, Scope, Type};
 use crate::context::lanes::{any, ballot, count, rank, read_lane, sums};
 use crate::context::{Argument, Context};
 use crate::program::RangeQueue;
-use crate::table::index::Positions;
+use crate::table::key_rows::Positions;
 
 /// Bits of a word.
 const WORD_BITS: u64 = 64;

@@ -21,10 +21,10 @@ use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::program::{Counting, HostAction, RowCount, SketchStates};
 use crate::shape::LaunchShape;
-use crate::table::index::Begun;
-use crate::table::index::Positions;
+use crate::table::key_rows::Positions;
 use crate::table::places::{Dense, DenseTarget};
-use crate::table::together::Found;
+use crate::table::probing::Begun;
+use crate::table::shared_keys::Found;
 use crate::variant::axes::WritePlaces;
 
 /// What follows in a kernel: emits the rest of a row's way.

@@ -17,7 +17,7 @@ use crate::context::{Context, Lowered, Text, Unsupported};
 use crate::expr::{CompareOp, Expr, ExprKind, columns_read, share_kept};
 use crate::layout::ColumnInfo;
 use crate::lower::{WORD_BYTES, can_fail, conjuncts, lower, lower_condition, text_of};
-use crate::table::index::Positions;
+use crate::table::key_rows::Positions;
 use crate::types::DataType;
 
 /// An equality of two texts, and the conditions that a filter has besides.

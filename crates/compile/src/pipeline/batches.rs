@@ -19,7 +19,7 @@ use super::selection::Batch;
 use crate::context::{Context, Lowered, Unsupported};
 use crate::operator::Flow;
 use crate::operator::roles::{BatchLookUps, Emitter};
-use crate::table::index::Begun;
+use crate::table::probing::Begun;
 
 /// Tables at most that rows are looked up in together: what was found in each is kept in the worker's memory.
 const MOST_TABLES: usize = 4;

@@ -1,16 +1,16 @@
 //! Cuts a plan into pipelines at its pipeline breakers.
 
 mod build_side;
-mod codes;
+mod coded_keys;
 mod delivery;
 mod dependence;
 mod distinct;
 mod group_site;
 mod groups;
 mod join;
+mod join_parts;
 mod key_filter;
 mod open;
-mod partition;
 mod properties;
 mod ranked;
 mod sets;
@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 use self::build_side::may_fail;
 use self::group_site::{GroupSite, group_operators};
+use self::join_parts::Downstream;
 use self::open::{Open, OpenRows};
-use self::partition::Behind;
 use self::properties::RowProperties;
 use self::uses::Uses;
 use super::columns;
@@ -76,7 +76,7 @@ pub(crate) fn pipelines(
         groups: GroupSite::default(),
         next_group: 0,
         counts: None,
-        behind: Behind::default(),
+        downstream: Downstream::default(),
         uses: Uses::of_joins(plan),
     };
     if cut.count_places()? == CountPlaces::On {
@@ -123,7 +123,7 @@ struct Cut<'a> {
     /// The state that takes the counts of dense writes, where they are counted.
     counts: Option<usize>,
     /// What the rows that are opened come to in the same pipeline.
-    behind: Behind,
+    downstream: Downstream,
     /// What the rows of the probe side of each join come to, by the plan.
     uses: Vec<Uses>,
 }
@@ -329,11 +329,11 @@ impl Cut<'_> {
         }
     }
 
-    /// The open pipelines that deliver `plan`'s rows, and what is known of the columns. `behind`: what the rows come to there.
-    fn open_before(&mut self, plan: &Plan, behind: Behind) -> Result<OpenRows, Unsupported> {
-        let outer = std::mem::replace(&mut self.behind, behind);
+    /// The open pipelines that deliver `plan`'s rows, and what is known of the columns. `downstream`: what the rows come to there.
+    fn open_before(&mut self, plan: &Plan, downstream: Downstream) -> Result<OpenRows, Unsupported> {
+        let outer = std::mem::replace(&mut self.downstream, downstream);
         let rows = self.open(plan);
-        self.behind = outer;
+        self.downstream = outer;
         rows
     }
 
@@ -341,8 +341,8 @@ impl Cut<'_> {
     fn open(&mut self, plan: &Plan) -> Result<OpenRows, Unsupported> {
         let goes_on =
             matches!(plan, Plan::Filter { .. } | Plan::Project { .. } | Plan::Join(_) | Plan::Union { .. });
-        if !goes_on && self.behind != Behind::default() {
-            return self.open_before(plan, Behind::default());
+        if !goes_on && self.downstream != Downstream::default() {
+            return self.open_before(plan, Downstream::default());
         }
         match plan {
             Plan::Scan(node) => {

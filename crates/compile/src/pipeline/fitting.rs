@@ -50,7 +50,7 @@ fn of_pipeline(pipeline: &Pipeline, states: &States, shape: &LaunchShape) -> Vec
         let own = states.states.iter().filter(|state| state.class == class);
         let bytes = own.map(|state| u64::from(state.element_bytes)).sum::<u64>();
         let each = if class == rows { 1 } else { declared.initial / of_rows };
-        let slack = if class == rows { PlaceChunks::most_slack(shape) } else { 0 };
+        let slack = if class == rows { PlaceChunks::slack(u64::MAX, shape) } else { 0 };
         let is_large = declared.initial.saturating_mul(bytes) >= LEAST_BYTES;
         (is_large && each > 0).then_some(Fitting { count, class, each, slack, drops })
     };

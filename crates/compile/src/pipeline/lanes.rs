@@ -25,8 +25,8 @@ use crate::operator::refill::Refill;
 use crate::operator::roles::{Emitter, Expansion, Next};
 use crate::operator::staged::Staged;
 use crate::operator::walk::Walk;
-use crate::table::index::Positions;
-use crate::table::together::Found;
+use crate::table::key_rows::Positions;
+use crate::table::shared_keys::Found;
 use crate::variant::axes::{CarriedRows, MatchLanes, WritePlaces};
 
 /// What a point is given: whether there is a row, and the row.

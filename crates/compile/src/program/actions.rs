@@ -46,8 +46,8 @@ pub enum When {
     /// Where a kernel of the pipeline reported `Status::Grow`. At least one action has to find that there is too little of
     /// something, else the report is an internal error.
     OnGrow,
-    /// Where a kernel of the pipeline reported `Status::Duplicate`.
-    OnDuplicate,
+    /// Where a kernel of the pipeline reported `Status::NotUnique`.
+    OnNotUnique,
 }
 
 /// What the engine is to do. States and classes are those of the [`Program`](super::Program).
@@ -86,11 +86,11 @@ pub enum Task {
     Grow(usize),
     /// Makes room for the text that kernels make, where it was too little.
     GrowHeap,
-    /// Ends the stage, to compile it again without the promise that a join's keys are unique, which has this number.
-    BreakPromise(usize),
+    /// Ends the stage, to compile it again without the assumption that a join's keys are unique, which has this number.
+    DropAssumption(usize),
 }
 
-/// The ranks of the words of a bitmap (`table/ranks`).
+/// The ranks of the words of a bitmap (`operator/join/methods/rank_index`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WordRanks {
     /// State of one `u32` a word: the bitmap.

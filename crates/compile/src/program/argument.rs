@@ -116,8 +116,8 @@ pub enum Status {
     Fallback = 7,
     /// `substr` with a negative length.
     NegativeSubstringLength = 8,
-    /// The build side of a join has a key twice, against the promise: the engine compiles again without it.
-    Duplicate = 9,
+    /// The build side of a join has a key twice, against the assumption: the engine compiles again without it.
+    NotUnique = 9,
     /// A sum of decimals is beyond its type; the upper bits are the number of its aggregate.
     SumOverflow = 10,
 }
@@ -148,7 +148,7 @@ impl Status {
             CastParse,
             Fallback,
             NegativeSubstringLength,
-            Duplicate,
+            NotUnique,
             SumOverflow,
         ]
         .into_iter()

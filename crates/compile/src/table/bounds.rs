@@ -3,7 +3,7 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, CompareOp, Pointee, Scalar, Scope, Type};
 
-use super::index::scalar_of;
+use super::key_range::scalar_of;
 use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::primitives::reduce::{Reduction, block_reduce};

@@ -14,7 +14,6 @@ use crate::program::States;
 /// The bit of an entry that says that the bucket ends with it; the others are the row's place.
 const LAST: u32 = 1 << 31;
 
-/// The buckets of an index.
 #[derive(Debug, Clone, Copy)]
 pub struct Buckets {
     /// State of one `u32` a slot and one more: the rows of the slot, then where its bucket begins.

@@ -85,11 +85,6 @@ impl PlaceChunks {
         u64::from(shape.workers()) * chunk_rows(most)
     }
 
-    /// The same of any number of rows.
-    pub(crate) fn most_slack(shape: &LaunchShape) -> u64 {
-        u64::from(shape.workers()) * CHUNK_ROWS
-    }
-
     /// Whether there may be enough rows for workers to meet.
     pub(crate) fn is_worth_it(self) -> bool {
         self.rows == CHUNK_ROWS

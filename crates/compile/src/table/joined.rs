@@ -14,16 +14,13 @@ use crate::types::Range;
 pub(crate) enum Joined {
     /// A column of the layer below.
     Below(usize),
-    /// A stored column.
     Stored {
-        /// The column.
         column: Box<StoredColumn>,
         /// Its place, `i64`; always readable.
         place: V,
         /// `bool`: there is such a row; else the value is NULL.
         present: Option<V>,
     },
-    /// A value.
     Value(Lowered),
     /// A value that is made when it is first asked for.
     Made(Rc<dyn Made>),
@@ -31,7 +28,6 @@ pub(crate) enum Joined {
 
 /// A value that costs so much that it is made only where it is wanted.
 pub(crate) trait Made: fmt::Debug {
-    /// Makes it.
     fn make(&self, cx: &mut Context<'_>) -> Result<Lowered, Unsupported>;
 
     /// The registers that it stands on.
@@ -42,7 +38,6 @@ pub(crate) trait Made: fmt::Debug {
 }
 
 impl Joined {
-    /// A stored column at a place.
     pub fn stored(column: &StoredColumn, place: V, present: Option<V>) -> Joined {
         Joined::Stored { column: Box::new(column.clone()), place, present }
     }

@@ -1,26 +1,26 @@
-//! Hash tables and what they are made of, for groups and joins (design, section 3): keys packed into a word, columns
-//! stored a slot or row, stores of rows, and indexes over such a store: by open addressing or directly, with buckets where a
-//! key has many rows.
+//! What the tables of groups and joins are made of (design, section 3): keys packed into a word, columns stored a slot or row, stores of
+//! rows, open addressing over such a store, ranges of keys that are slots, bitmaps, and buckets where a key has many rows.
 
+pub(crate) mod bitmap;
 mod bloom;
 pub mod bounds;
-mod buckets;
+pub(crate) mod buckets;
 pub(crate) mod chunks;
-pub mod index;
 pub(crate) mod joined;
+pub(crate) mod key_range;
+pub(crate) mod key_rows;
 pub mod packed;
 pub(crate) mod places;
 pub(crate) mod probing;
-mod ranks;
 pub mod rows;
-mod slots;
+pub(crate) mod shared_keys;
 pub mod stored;
-pub(crate) mod together;
 
 use kelpie_kir::builder::V;
+use kelpie_kir::{Scalar, Type};
 
 pub(crate) use self::bloom::set_bits;
-use crate::context::{Context, Status};
+use crate::context::{Argument, Context, Status};
 
 /// Asks for more room: places are taken one after the other, so that one thread takes the first that does not exist
 /// (`is_first`). On a GPU only that one says so: the status word is host memory, which takes millions of rows seconds.
@@ -33,4 +33,9 @@ pub(crate) fn report_growth(cx: &mut Context<'_>, is_first: V) {
     if alone {
         cx.end();
     }
+}
+
+/// A state of `u32`s as an argument of the kernel.
+pub(crate) fn array(cx: &mut Context<'_>, name: &str, state: usize) -> V {
+    cx.argument(name, Type::global(Scalar::U32), Argument::State(state))
 }

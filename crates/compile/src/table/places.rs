@@ -59,12 +59,10 @@ pub(crate) trait Dense {
         }
     }
 
-    /// Before the row loop.
     fn begin(&self, cx: &mut Context<'_>, places: WritePlaces) -> Option<Chunk> {
         self.chunk_rows(places).map(|rows| Chunk::begin(cx, rows))
     }
 
-    /// After the row loop.
     fn end(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) {
         if let Some(chunk) = chunk {
             self.note(cx, chunk);

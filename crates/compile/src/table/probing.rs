@@ -22,7 +22,7 @@ use crate::context::{Argument, Context, Lowered, Status, Unsupported};
 use crate::lower::hashing::{hash_keys, low_bits};
 use crate::program::Growth;
 use crate::program::{Fill, States};
-use crate::table::together::key_hash;
+use crate::table::shared_keys::key_hash;
 use crate::variant::axes::{HashFunction, KeyTextLanes};
 
 /// The slots.
@@ -61,7 +61,7 @@ struct Start {
 pub enum Known {
     /// It is left out.
     LeaveOut,
-    /// It breaks the promise of unique keys: the state that notes it.
+    /// It breaks the assumption of unique keys: the state that notes it.
     Report(usize),
     /// It goes before the rows of the slot: state of one `u32` a row, the number of the next row with its key or 0.
     Chain(usize),
@@ -81,7 +81,7 @@ impl Known {
     fn meet(self, cx: &mut Context<'_>, start: Start, (pointer, word): (V, V), place: V) {
         match self {
             Known::LeaveOut => {}
-            Known::Report(broken) => report_broken(cx, broken),
+            Known::Report(broken) => report_not_unique(cx, broken),
             // All rows of the slot have its tag: whoever looks at it meanwhile finds one of them.
             Known::Chain(next) => {
                 let old = cx.builder.atomic(AtomicOp::Exchange, pointer, word, Scope::Device);
@@ -356,9 +356,9 @@ impl OpenTable {
     }
 }
 
-/// Reports that the promise of unique keys is broken, unless the state (one `u32`) says that somebody has. On a GPU the status
+/// Reports that keys are not unique, as was assumed, unless the state (one `u32`) says that somebody has. On a GPU the status
 /// word is host memory, which takes many threads seconds.
-pub fn report_broken(cx: &mut Context<'_>, broken: usize) {
+pub fn report_not_unique(cx: &mut Context<'_>, broken: usize) {
     let word = cx.argument("broken_promise", Type::global(Scalar::U32), Argument::State(broken));
     let known = cx.builder.atomic_load(word, Scope::Device);
     let zero = cx.builder.u32(0);
@@ -368,7 +368,7 @@ pub fn report_broken(cx: &mut Context<'_>, broken: usize) {
     let old = cx.builder.atomic(AtomicOp::Exchange, word, one, Scope::Device);
     let is_first = cx.builder.eq(old, zero);
     cx.begin_if(is_first);
-    cx.builder.report(Status::Duplicate as u32);
+    cx.builder.report(Status::NotUnique as u32);
     cx.end();
     cx.end();
 }

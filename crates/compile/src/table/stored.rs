@@ -1,7 +1,7 @@
 //! A column of values beside the slots of a table or the rows of a store: in arrays of its own, or in records with others.
 
-mod looking;
-mod texts;
+mod prefetch;
+mod stored_texts;
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::lower::text_equal;
 use crate::program::States;
 use crate::types::{DataType, Range};
 
-use self::texts::TextParts;
+use self::stored_texts::TextParts;
 
 /// Bytes of a cache line.
 pub(crate) const LINE_BYTES: u32 = 64;
@@ -46,8 +46,8 @@ enum StoredForm {
     Code { scalar: Scalar, part: usize },
 }
 
-/// Declares a part of a column that has so many bytes, so many times a place: its number.
-type Declare<'d> = dyn FnMut(&str, (u32, u32)) -> usize + 'd;
+/// Declares a part of a column that has so many bytes a place: its number.
+type Declare<'d> = dyn FnMut(&str, u32) -> usize + 'd;
 
 /// Where the parts of a column are.
 #[derive(Debug, Clone, Copy)]
@@ -74,10 +74,10 @@ impl RecordLayout {
         RecordLayout { bytes: 8 * words, widest: 8 }
     }
 
-    /// A place for so many values of so many bytes, which are a power of two.
-    fn take(&mut self, (bytes, count): (u32, u32)) -> usize {
+    /// A place for a value of so many bytes, which are a power of two.
+    fn take(&mut self, bytes: u32) -> usize {
         let place = self.bytes.next_multiple_of(bytes);
-        self.bytes = place + bytes * count;
+        self.bytes = place + bytes;
         self.widest = self.widest.max(bytes);
         place as usize
     }
@@ -100,8 +100,7 @@ impl StoredColumn {
         class: usize,
         states: &mut States,
     ) -> Result<StoredColumn, Unsupported> {
-        let mut part = |name: &str, (bytes, count)| states.state(name, bytes * count, class);
-        StoredColumn::declare(info, false, &mut part)
+        StoredColumn::declare(info, false, &mut |name, bytes| states.state(name, bytes, class))
     }
 
     /// Declares the states of a column of keys: -0.0 is the same key as 0.0.
@@ -110,8 +109,7 @@ impl StoredColumn {
         class: usize,
         states: &mut States,
     ) -> Result<StoredColumn, Unsupported> {
-        let mut part = |name: &str, (bytes, count)| states.state(name, bytes * count, class);
-        StoredColumn::declare(info, true, &mut part)
+        StoredColumn::declare(info, true, &mut |name, bytes| states.state(name, bytes, class))
     }
 
     /// A column in records, which [`StoredColumn::in_records`] or [`StoredColumn::at`] says where they are.
@@ -120,7 +118,7 @@ impl StoredColumn {
         is_key: bool,
         layout: &mut RecordLayout,
     ) -> Result<StoredColumn, Unsupported> {
-        StoredColumn::declare(info, is_key, &mut |_, values| layout.take(values))
+        StoredColumn::declare(info, is_key, &mut |_, bytes| layout.take(bytes))
     }
 
     /// The column in records of so many words in a state.
@@ -136,8 +134,8 @@ impl StoredColumn {
     /// Bytes of a column of keys a place, without those of the texts that it points to.
     pub(crate) fn bytes_of(info: &ColumnInfo) -> u64 {
         let mut all = 0;
-        let stored = StoredColumn::declare(info, true, &mut |_, (bytes, count)| {
-            all += u64::from(bytes * count);
+        let stored = StoredColumn::declare(info, true, &mut |_, bytes| {
+            all += u64::from(bytes);
             0
         });
         stored.map_or(0, |_| all)
@@ -153,23 +151,23 @@ impl StoredColumn {
         stored.map_or(0, |_| all)
     }
 
-    /// `part` declares a part that has so many bytes, so many times a place, and gives its number.
+    /// `part` declares a part that has so many bytes a place, and gives its number.
     fn declare(info: &ColumnInfo, is_key: bool, part: &mut Declare<'_>) -> Result<StoredColumn, Unsupported> {
         let form = match (&info.data_type, info.dictionary) {
             (DataType::Null, _) => StoredForm::Null,
             (DataType::Interval, _) => return Err(Unsupported("intervals in a table".into())),
             (_, Some((_, _, entries))) => {
                 let scalar = unsigned_of(entries);
-                StoredForm::Code { scalar, part: part("codes", (scalar.bytes(), 1)) }
+                StoredForm::Code { scalar, part: part("codes", scalar.bytes()) }
             }
             (DataType::Utf8, None) => StoredForm::Text(TextParts::declare(part)),
             _ => {
                 let scalar = memory_type(&info.data_type, info.range);
-                StoredForm::Scalar { scalar, part: part("values", (scalar.bytes(), 1)) }
+                StoredForm::Scalar { scalar, part: part("values", scalar.bytes()) }
             }
         };
         let stores = !matches!(form, StoredForm::Null);
-        let validity = (info.nullable && stores).then(|| part("validity", (1, 1)));
+        let validity = (info.nullable && stores).then(|| part("validity", 1));
         Ok(StoredColumn { info: info.stored(), form, validity, is_key, memory: Memory::States })
     }
 
@@ -185,14 +183,19 @@ impl StoredColumn {
 
     /// Its states, where it has arrays of its own.
     pub fn states(&self) -> impl Iterator<Item = usize> + use<> {
-        let (own, texts) = match self.form {
-            StoredForm::Null => (None, None),
-            StoredForm::Scalar { part, .. } | StoredForm::Code { part, .. } => (Some(part), None),
-            StoredForm::Text(parts) => (None, Some(parts.all())),
-        };
         let has_arrays = matches!(self.memory, Memory::States);
-        let parts = own.into_iter().chain(texts.into_iter().flatten().map(|(part, _)| part));
-        parts.chain(self.validity).filter(move |_| has_arrays)
+        self.parts().into_iter().map(|(part, _)| part).chain(self.validity).filter(move |_| has_arrays)
+    }
+
+    /// The numbers of the parts that values are in, each with the type of these.
+    fn parts(&self) -> Vec<(usize, Scalar)> {
+        match self.form {
+            StoredForm::Null => vec![],
+            StoredForm::Scalar { scalar, part } | StoredForm::Code { scalar, part } => vec![(part, scalar)],
+            StoredForm::Text(TextParts { addresses, lengths }) => {
+                vec![(addresses, Scalar::U64), (lengths, Scalar::U32)]
+            }
+        }
     }
 
     /// Where the addresses and lengths of texts are, where it has such.
@@ -299,27 +302,9 @@ impl StoredColumn {
 
     /// The address of a part at a place (`i64`).
     fn address(&self, cx: &mut Context<'_>, part: usize, scalar: Scalar, place: V) -> V {
-        self.first_address(cx, (part, 1), scalar, place)
-    }
-
-    /// The address of the first of the values, so many a place, that a part has at a place (`i64`).
-    fn first_address(
-        &self,
-        cx: &mut Context<'_>,
-        (part, count): (usize, u32),
-        scalar: Scalar,
-        place: V,
-    ) -> V {
         let (base, words) = match self.memory {
             Memory::States => {
                 let array = cx.argument("stored", Type::global(scalar), Argument::State(part));
-                let place = match count {
-                    1 => place,
-                    count => {
-                        let count = cx.builder.i64(count.into());
-                        cx.builder.mul(place, count)
-                    }
-                };
                 return cx.builder.offset(array, place);
             }
             Memory::Records { state, words } => {
@@ -364,26 +349,20 @@ impl StoredColumn {
     /// Whether the value at a place is `key`. NULL equals NULL; where neither may be NULL the caller sees to it that
     /// none is.
     pub fn equals(&self, cx: &mut Context<'_>, key: &Lowered, place: V) -> Result<V, Unsupported> {
-        if let (Repr::Text(Text { code: Some(code), .. }), StoredForm::Code { scalar, part }) =
-            (&key.repr, self.form)
-            && self
-                .info
-                .dictionary
-                .is_some_and(|(scan, column, _)| (scan, column) == (code.scan, code.column))
-        {
-            let pointer = self.address(cx, part, scalar, place);
-            let stored = cx.builder.load(pointer);
-            let stored = cx.builder.convert(stored, Scalar::U32);
-            let same = cx.builder.eq(stored, code.value);
-            let valid = self.load_valid(cx, place);
-            return Ok(equal_or_null(cx, same, key.valid, valid));
-        }
-        if let (Repr::Scalar(code), StoredForm::Code { scalar, part }) = (&key.repr, self.form) {
+        let code = match &key.repr {
+            Repr::Text(Text { code: Some(code), .. }) => {
+                let is_own = |(scan, column, _)| (scan, column) == (code.scan, code.column);
+                self.info.dictionary.is_some_and(is_own).then_some(code.value)
+            }
+            Repr::Text(_) => None,
             // The key is told by its code in the column's dictionary.
+            Repr::Scalar(code) => Some(*code),
+        };
+        if let (Some(code), StoredForm::Code { scalar, part }) = (code, self.form) {
             let pointer = self.address(cx, part, scalar, place);
             let stored = cx.builder.load(pointer);
             let stored = cx.builder.convert(stored, Scalar::U32);
-            let code = cx.builder.convert(*code, Scalar::U32);
+            let code = cx.builder.convert(code, Scalar::U32);
             let same = cx.builder.eq(stored, code);
             let valid = self.load_valid(cx, place);
             return Ok(equal_or_null(cx, same, key.valid, valid));

@@ -281,6 +281,17 @@ impl<'a> Chooser<'a> {
     }
 }
 
+/// What admits every value of an axis but one, where there is a reason why not.
+pub(crate) fn all_but<T: Variant>(
+    value: T,
+    why_not: &Option<impl fmt::Display>,
+) -> impl Fn(T) -> Result<(), String> {
+    move |chosen| match why_not {
+        Some(why_not) if chosen == value => Err(why_not.to_string()),
+        _ => Ok(()),
+    }
+}
+
 /// An operator or pipeline before its choices.
 #[derive(Debug, Clone, Copy)]
 pub struct Site<'a> {

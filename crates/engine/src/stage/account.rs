@@ -64,7 +64,7 @@ pub fn failure(status: Option<Status>, code: u32, sums: &[String]) -> EngineErro
         Some(Status::CastOutOfRange) => QueryError::CastOutOfRange.into(),
         Some(Status::CastParse) => QueryError::CastParse.into(),
         Some(Status::Fallback) => FallbackReason::Value.into(),
-        Some(Status::Duplicate) => EngineError::Internal("a key of a join twice, without a promise".into()),
+        Some(Status::NotUnique) => EngineError::Internal("keys that nobody assumed to be unique".into()),
         Some(Status::NegativeSubstringLength) => QueryError::NegativeSubstringLength.into(),
         Some(Status::SumOverflow) => match sums.get(Status::aggregate_of(code)) {
             Some(aggregate) => EngineError::SumOverflow { aggregate: aggregate.clone() },

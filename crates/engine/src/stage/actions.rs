@@ -63,7 +63,7 @@ impl Run<'_> {
             Task::Drain(queue) => return self.drain_queue(queue, at),
             Task::Grow(class) => at.grown |= self.store.grow(*class, at.is_partial)?,
             Task::GrowHeap => at.grown |= self.store.grow_heap()?,
-            Task::BreakPromise(join) => return Ok(Verdict::Duplicate(*join)),
+            Task::DropAssumption(join) => return Ok(Verdict::NotUnique(*join)),
         }
         Ok(Verdict::Done)
     }

@@ -218,7 +218,7 @@ fn reports_such(function: &Function, stmt: &Stmt) -> bool {
         Stmt::Report { code } | Stmt::Trap { code } => {
             let Expr::Literal(Literal::Int(_, code)) = function.values[*code].expr else { return true };
             let status = u32::try_from(code).ok().and_then(Status::from_code);
-            matches!(status, None | Some(Status::Fallback | Status::Duplicate))
+            matches!(status, None | Some(Status::Fallback | Status::NotUnique))
         }
         _ => false,
     }

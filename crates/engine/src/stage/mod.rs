@@ -73,8 +73,8 @@ use crate::metrics::{PipelineMetrics, QueryMetrics};
 pub enum Outcome {
     /// Its rows were handed over.
     Done,
-    /// The build side of this join has a key twice: to be compiled again without the promise that it has not.
-    Duplicate(usize),
+    /// The build side of this join has a key twice: to be compiled again without the assumption that it has not.
+    NotUnique(usize),
 }
 
 /// Runs a prepared stage. Where it has run before, its launches are deferred; what comes of that is thrown away, and it runs
@@ -131,7 +131,7 @@ fn finish(
         let (of_group, duplicate) = run.group(reports.len(), group, out)?;
         if let Some(join) = duplicate {
             account(run, reports, metrics);
-            return Ok(Outcome::Duplicate(join));
+            return Ok(Outcome::NotUnique(join));
         }
         reports.extend(of_group);
     }

@@ -68,8 +68,8 @@ pub(super) enum Verdict {
     Skip,
     /// More room.
     Grow,
-    /// The stage is to be compiled again without the promise of this join.
-    Duplicate(usize),
+    /// The stage is to be compiled again without this join's assumption.
+    NotUnique(usize),
 }
 
 /// The rows of a pipeline's source that a sketch may look at.

@@ -30,8 +30,8 @@ enum Ended {
     Done,
     /// The group is to run again: some state has grown.
     Again,
-    /// A join's promise was broken.
-    Duplicate(usize),
+    /// A join's build keys are not unique, as was assumed.
+    NotUnique(usize),
 }
 
 /// A chain of pipelines that runs.
@@ -83,7 +83,7 @@ impl<'a> Run<'a> {
             let again = match self.chains(first, out, &mut reports)? {
                 Ended::Done => false,
                 Ended::Again => true,
-                Ended::Duplicate(join) => return Ok((Vec::new(), Some(join))),
+                Ended::NotUnique(join) => return Ok((Vec::new(), Some(join))),
             };
             match self.drained.draining {
                 Draining::Deliver if again => {
@@ -263,7 +263,7 @@ impl<'a> Run<'a> {
             at.rows = if position == 0 { chain.rows.clone() } else { 0..self.source_rows(pipeline)? };
             match self.launch(at)? {
                 Verdict::Done | Verdict::Skip => return Ok(Ended::Done),
-                Verdict::Duplicate(join) => return Ok(Ended::Duplicate(join)),
+                Verdict::NotUnique(join) => return Ok(Ended::NotUnique(join)),
                 Verdict::Grow if is_last && !chain.drains => {
                     let blocks = chain.blocks.len() - chain.index;
                     self.grow_or_cut(at, blocks, (chain.appends, chain.mark.is_some()))?;
@@ -318,7 +318,7 @@ impl<'a> Run<'a> {
         match status {
             None if code == 0 => Ok(Verdict::Done),
             Some(Status::Grow) => Ok(Verdict::Grow),
-            Some(Status::Duplicate) => match self.perform(When::OnDuplicate, at)? {
+            Some(Status::NotUnique) => match self.perform(When::OnNotUnique, at)? {
                 Verdict::Done => Err(failure(status, code, &at.pipeline.sums)),
                 other => Ok(other),
             },

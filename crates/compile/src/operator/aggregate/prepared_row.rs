@@ -10,7 +10,7 @@ use super::ordered::Round;
 use super::tables::{GroupEmitter, Located};
 use crate::context::{Context, Unsupported};
 use crate::lower::lower;
-use crate::table::together::Found;
+use crate::table::shared_keys::Found;
 
 /// A row that was prepared: the slot of its group where there are several, and its contribution to each cell (the cell's
 /// parts).

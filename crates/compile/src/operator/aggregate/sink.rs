@@ -24,7 +24,7 @@ use crate::operator::key_texts::KeySearch;
 use crate::operator::roles::{Emitter, Job, Needs, Piece, Sink, Sketch};
 use crate::program::{HostAction, Task, When};
 use crate::shape::LaunchShape;
-use crate::table::together::Found;
+use crate::table::shared_keys::Found;
 use crate::variant::axes::RunAccumulator as AccumulatedGroup;
 
 /// Adds rows to groups. With the state that has the hash of the keys of each of the source's rows, where one does.

@@ -1,5 +1,4 @@
-//! The sinks of a join's build side: its rows into the store, the store into the index, and where that has buckets, the
-//! store into these.
+//! The sinks of a join's build side that most methods have: its rows into the store, and the store's rows into the index.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,12 +16,12 @@ use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::program::{HostAction, Task, When};
 use crate::table::bounds::Bounds;
 use crate::table::places::DenseTarget;
-use crate::table::together::Found;
+use crate::table::shared_keys::Found;
 use crate::variant::axes::KeyTextLanes;
 
 /// Stores the rows of the build side.
 #[derive(Debug)]
-pub(crate) struct StoreBuildSide(pub Arc<JoinOperator>);
+pub(super) struct StoreBuildSide(pub Arc<JoinOperator>);
 
 impl fmt::Display for StoreBuildSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,19 +31,20 @@ impl fmt::Display for StoreBuildSide {
 
 impl Sink for StoreBuildSide {
     fn needs(&self) -> Needs {
-        let JoinOperator { store, matched, nulls, .. } = &*self.0;
+        let JoinOperator { index, matched, nulls, .. } = &*self.0;
+        let store = &index.store;
         let zeroed = store.zeroed().into_iter().chain(*matched).chain(*nulls).collect();
         let around = HostAction::each(When::OnGrow, vec![store.class], Task::Grow);
         Needs { zeroed, produced: Some(store.row_count()), around }
     }
 
     fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
-        let stored = self.0.store.needed(states);
+        let stored = self.0.index.store.needed(states);
         stored.iter().filter_map(|column| self.0.stored.get(*column)).flat_map(columns_read).collect()
     }
 
     fn target(&self) -> Option<DenseTarget> {
-        Some(self.0.store.target())
+        Some(self.0.index.store.target())
     }
 
     fn begin<'s>(
@@ -52,7 +52,7 @@ impl Sink for StoreBuildSide {
         cx: &mut Context<'_>,
         job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
-        let rows = DenseEmitter::begin(&self.0.store, cx, job);
+        let rows = DenseEmitter::begin(&self.0.index.store, cx, job);
         Ok(Box::new(StoreEmitter { join: &self.0, rows }))
     }
 }
@@ -79,7 +79,7 @@ impl Emitter for StoreEmitter<'_> {
 
 /// Puts the rows of the store into the index, or counts them into its buckets.
 #[derive(Debug)]
-pub(crate) struct IndexRows(pub Arc<JoinOperator>);
+pub(super) struct IndexRows(pub Arc<JoinOperator>);
 
 impl fmt::Display for IndexRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,10 +89,10 @@ impl fmt::Display for IndexRows {
 
 impl Sink for IndexRows {
     fn needs(&self) -> Needs {
-        let JoinOperator { store, index, promise, .. } = &*self.0;
-        let mut around = HostAction::each(When::BeforeGroup, index.sized(), Task::Size);
-        around.extend(HostAction::each(When::OnDuplicate, vec![*promise], Task::BreakPromise));
-        Needs { zeroed: index.zeroed(), produced: Some(store.row_count()), around }
+        let JoinOperator { index, assumption, .. } = &*self.0;
+        let mut around = HostAction::each(When::BeforeGroup, index.path.sized(), Task::Size);
+        around.extend(HostAction::each(When::OnNotUnique, vec![*assumption], Task::DropAssumption));
+        Needs { zeroed: index.zeroed(), produced: Some(index.store.row_count()), around }
     }
 
     fn read(&self, _states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
@@ -109,7 +109,7 @@ impl Sink for IndexRows {
         cx: &mut Context<'_>,
         _job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
-        Ok(Box::new(IndexEmitter { join: &self.0, bounds: self.0.index.begin(cx) }))
+        Ok(Box::new(IndexEmitter { join: &self.0, bounds: self.0.index.begin_bounds(cx) }))
     }
 }
 
@@ -121,7 +121,13 @@ struct IndexEmitter<'s> {
 
 impl Emitter for IndexEmitter<'_> {
     fn row(&mut self, cx: &mut Context<'_>, row: V, _flow: Flow) -> Result<(), Unsupported> {
-        self.join.index.insert(cx, &self.join.store, row, self.bounds)
+        let index = &self.join.index;
+        index.if_indexed(cx, |cx, keys| {
+            if let ([key], Some(bounds)) = (keys.values, self.bounds) {
+                bounds.widen(cx, key)?;
+            }
+            index.path.insert(cx, keys, row)
+        })
     }
 
     fn key_search(&self) -> Option<&dyn KeySearch> {
@@ -134,7 +140,7 @@ impl Emitter for IndexEmitter<'_> {
     }
 
     fn end(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
-        self.join.index.end(cx, self.bounds);
+        self.join.index.end_bounds(cx, self.bounds);
         Ok(())
     }
 }
@@ -150,55 +156,8 @@ impl KeySearch for IndexEmitter<'_> {
         (keys, live): (&[Lowered], V),
         (row, mark): (V, u32),
     ) -> Result<Found, Unsupported> {
-        let JoinOperator { index, store, .. } = self.join;
+        let index = &self.join.index;
         let texts = KeyTexts { lanes: index.text_lanes(), mark };
-        index.insert_together(cx, (store, keys), (live, row), &texts)
-    }
-}
-
-/// Puts the rows of the store, which are counted, into their buckets.
-#[derive(Debug)]
-pub(crate) struct FillBuckets(pub Arc<JoinOperator>);
-
-impl fmt::Display for FillBuckets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("buckets")
-    }
-}
-
-impl Sink for FillBuckets {
-    fn needs(&self) -> Needs {
-        let JoinOperator { store, index, .. } = &*self.0;
-        let summed = Vec::from_iter(index.prefix_sum());
-        let around = HostAction::each(When::BeforeChain, summed, Task::PrefixSum);
-        Needs { zeroed: Vec::new(), produced: Some(store.row_count()), around }
-    }
-
-    fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
-        let rows = self.0.bucket_rows.as_ref().map(|rows| rows.needed(states)).unwrap_or_default();
-        (0..self.0.probe_keys.len()).chain(rows).collect()
-    }
-
-    fn begin<'s>(
-        &'s self,
-        _cx: &mut Context<'_>,
-        job: &Job<'s>,
-    ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
-        Ok(Box::new(FillEmitter { join: &self.0, needed: job.needed }))
-    }
-}
-
-struct FillEmitter<'s> {
-    join: &'s JoinOperator,
-    /// States that later pipelines read.
-    needed: &'s BTreeSet<usize>,
-}
-
-impl Emitter for FillEmitter<'_> {
-    fn row(&mut self, cx: &mut Context<'_>, row: V, _flow: Flow) -> Result<(), Unsupported> {
-        self.join.index.fill(cx, row, &mut |cx, position| match &self.join.bucket_rows {
-            Some(rows) => rows.write_at(cx, position, self.needed),
-            None => Ok(()),
-        })
+        index.insert_together(cx, keys, (live, row), &texts)
     }
 }

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 
 use super::JoinOperator;
+use super::index::Search;
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
 use crate::operator::key_texts::KeySearch;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
-use crate::table::index::Search;
-use crate::table::together::Found;
+use crate::table::shared_keys::Found;
 
-/// Marks build rows.
 #[derive(Debug)]
 pub(crate) struct MarkMatches(pub Arc<JoinOperator>);
 
@@ -51,9 +50,9 @@ struct MarkEmitter<'s>(&'s JoinOperator);
 impl Emitter for MarkEmitter<'_> {
     fn row(&mut self, cx: &mut Context<'_>, _row: V, _flow: Flow) -> Result<(), Unsupported> {
         let join = self.0;
-        let keys = join.keys_of_probe(cx)?;
+        let keys = join.keys_of_probe(cx, &[])?;
         join.note_nulls(cx, &keys);
-        let search = join.index.search(cx, &join.store, &keys)?;
+        let search = join.index.search(cx, &keys)?;
         self.mark_all(cx, search)
     }
 
@@ -62,10 +61,9 @@ impl Emitter for MarkEmitter<'_> {
     }
 
     fn row_found(&mut self, cx: &mut Context<'_>, _row: V, found: Found) -> Result<(), Unsupported> {
-        let keys = self.0.keys_of_probe(cx)?;
+        let keys = self.0.keys_of_probe(cx, &[])?;
         self.0.note_nulls(cx, &keys);
-        let search = self.0.index.search_of(found);
-        self.mark_all(cx, search)
+        self.mark_all(cx, Search { cursor: found.hit })
     }
 }
 

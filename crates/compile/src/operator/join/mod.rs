@@ -1,86 +1,126 @@
-//! Hash joins and nested-loop joins of every kind. The build side is materialised as a store of rows ([`RowStore`]), which
-//! a second pipeline indexes ([`Index`]); then the probe side streams past it in the pipeline that it stands in, and
-//! further operators consume the pairs in the same kernel (DogQC, section 4; HorseQC, section 4).
+//! Joins of every kind. The build side is materialised as a store of rows, and made an [`Index`] by the join's `method`; then
+//! the probe side streams past it in the pipeline that it stands in, and further operators consume the pairs in the same kernel (DogQC,
+//! section 4; HorseQC, section 4).
 //!
 //! Kinds that keep the build side mark its rows as they match, in a word a row; what is left, or what matched, is
 //! delivered by a source of its own afterwards (`KeptRows`).
 //!
-//! *At most one match.* A join that could expand is first compiled under the promise that the build side's keys are
-//! unique, which shortens the probe and bounds the rows; building the index checks it ([`Status::Duplicate`](crate::context::Status::Duplicate)), and the
+//! *At most one match.* A join that could expand is first compiled under the assumption that the build side's keys are
+//! unique, which shortens the probe and bounds the rows; building the index checks it ([`Status::NotUnique`](crate::context::Status::NotUnique)), and the
 //! engine compiles again without it.
 
-mod batches;
-mod bloom;
-mod buckets;
+mod bloom_rule;
 mod build;
-mod codes;
-mod expand;
+mod build_side_rows;
+mod code_maps;
+mod facts;
+mod fill_buckets;
+mod index;
+mod key_codes;
 mod mark;
-mod parts;
-mod place;
+mod match_ranges;
+mod method;
+mod methods;
+mod partitioned_join;
+mod place_rows;
 mod probe;
-mod ranks;
-mod rows;
+mod probe_batches;
 mod runtime_filter;
-mod together;
+mod shared_key_texts;
 
 use std::fmt;
+use std::sync::Arc;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Type};
 
-pub(crate) use self::bloom::Filtered;
-pub(crate) use self::build::{FillBuckets, IndexRows, StoreBuildSide};
-use self::codes::KeyCodes;
-pub(crate) use self::codes::MapEntries;
+pub(crate) use self::bloom_rule::Filtered;
+pub(crate) use self::build_side_rows::{KeptRows, StoredRows};
+pub(crate) use self::code_maps::{Entries, MapEntries};
+use self::facts::JoinFacts;
+pub(crate) use self::index::Index;
+use self::key_codes::{KeyCodes, KeyEncoding};
 pub(crate) use self::mark::MarkMatches;
-pub(crate) use self::parts::{BuildSideParts, ProbeParts, Sides};
-pub(crate) use self::place::PlaceBuildSide;
+pub(crate) use self::partitioned_join::{PartsOfSide, Sides};
 pub(crate) use self::probe::Probe;
-pub(crate) use self::ranks::NumberRows;
-pub(crate) use self::rows::{KeptRows, StoredRows};
 pub(crate) use self::runtime_filter::BuildSideFilter;
-use crate::MicroModel;
 use crate::choices::Choices;
 use crate::context::{Argument, Context, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::column_of;
+use crate::operator::roles::Sink;
 use crate::plan::{Join, JoinKind};
-use crate::program::Growth;
-use crate::program::States;
-use crate::table::index::{BuildSide, Index, KeyEncoding, KeyForm, Wants};
+use crate::program::{Growth, States};
 use crate::table::joined::Joined;
-use crate::table::rows::{Layout, RowStore};
+use crate::table::rows::Layout;
 use crate::table::set_bits;
 use crate::types::{DataType, Range};
 use crate::variant::Site;
 
+/// The assumption that no two rows of a build side have equal keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UniqueAssumption {
+    /// The number by which it is known to be wrong.
+    pub number: usize,
+    /// The join is planned under it.
+    pub is_made: bool,
+}
+
+/// What is known of how many rows come from a side of a join.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SideRows {
+    /// Rows at most.
+    pub bound: u64,
+    /// There are exactly so many.
+    pub is_exact: bool,
+    /// Rows that are thought to come, of a table; how many a join leaves is not foreseen well.
+    pub expected: Option<u64>,
+}
+
+/// A side of a join that is to be planned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JoinSide<'a> {
+    pub columns: &'a [ColumnInfo],
+    pub rows: SideRows,
+}
+
+/// A join that is to be planned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JoinInput<'a> {
+    pub join: &'a Join,
+    pub assumption: UniqueAssumption,
+    pub build: JoinSide<'a>,
+    pub probe: JoinSide<'a>,
+    /// How the store of the build side gives out its places.
+    pub layout: Layout,
+    /// Workers are single threads, with caches of their own: a CPU's.
+    pub is_serial: bool,
+    pub choices: &'a Choices<'a>,
+    pub site: Site<'a>,
+}
+
 /// A join, planned.
-#[derive(Debug, Clone)]
-pub struct JoinOperator {
-    /// The number by which the promise that build keys are unique is broken.
-    promise: usize,
+#[derive(Debug)]
+pub(crate) struct JoinOperator {
+    /// The number by which the assumption that build keys are unique is known to be wrong.
+    assumption: usize,
     kind: JoinKind,
-    /// Rows of the build side, at most.
-    build_bound: u64,
-    /// Those that are thought to come, where that is foreseen well.
-    build_rows: Option<u64>,
-    /// The build side's rows: keys, then what of its columns is no key.
-    store: RowStore,
+    /// What is known of the build side's rows.
+    build_rows: SideRows,
+    /// The build side.
     index: Index,
-    /// The rows again, those of a key side by side in its bucket, where they are: what finds a key's rows finds places in it.
-    bucket_rows: Option<RowStore>,
-    /// Over the build side's columns: the store's.
+    /// Over the build side's columns: the store's, which are the keys and then what is no key.
     stored: Vec<Expr>,
     /// The store's column of each of the build side's columns.
     places: Vec<usize>,
-    probe_keys: Vec<Expr>,
+    pub probe_keys: Vec<Expr>,
     /// Of each key, where it is a text that is encoded by codes of the build side's dictionary.
     codes: Vec<Option<KeyCodes>>,
     probe_width: usize,
     residual: Option<Expr>,
-    columns: Vec<ColumnInfo>,
+    /// What is known of the result's columns.
+    pub columns: Vec<ColumnInfo>,
     /// State of one `u32` a row of the store: it has a match.
     matched: Option<usize>,
     /// State of one `u32`, for `NOT IN`: bit 0 = the probe side has a row, bit 1 = it has a NULL key.
@@ -94,63 +134,30 @@ impl fmt::Display for JoinOperator {
 }
 
 impl JoinOperator {
-    /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys; `serial`: workers are
-    /// single threads; `layout`: of the store. Of the probe side: its columns, and an upper bound of its rows.
-    pub(crate) fn plan(
-        (join, promise, site): (&Join, usize, Site<'_>),
-        (build, rows): (&[ColumnInfo], &BuildSide),
-        (probe, probe_bound): (&[ColumnInfo], u64),
-        (unique, serial, choices): (bool, bool, &Choices<'_>),
-        (layout, states): (Layout, &mut States),
-    ) -> Result<JoinOperator, Unsupported> {
+    /// Chooses the method and declares the states.
+    pub fn plan(input: &JoinInput<'_>, states: &mut States) -> Result<JoinOperator, Unsupported> {
+        let (join, build, probe) = (input.join, input.build.columns, input.probe.columns);
         let kind = join.kind;
         let probe_keys: Vec<Expr> = join.keys.iter().map(|(_, key)| key.clone()).collect();
         let probe_infos: Vec<ColumnInfo> = probe_keys.iter().map(|key| column_of(key, probe)).collect();
         let build_infos: Vec<ColumnInfo> = join.keys.iter().map(|(key, _)| column_of(key, build)).collect();
-        let codes = codes::choose((&build_infos, rows.bound), (&probe_infos, probe_bound), site, states)?;
-        let encodings: Vec<KeyEncoding> = codes.iter().map(codes::encoding_of).collect();
+        let codes = key_codes::choose(input, &build_infos, &probe_infos, states)?;
+        let encodings: Vec<KeyEncoding> = codes.iter().map(key_codes::encoding_of).collect();
         let (stored, places) = stored_columns(join, build, &encodings);
         let mut infos: Vec<ColumnInfo> = stored.iter().map(|expr| column_of(expr, build)).collect();
-        infos.iter_mut().zip(&encodings).for_each(|(info, encoding)| codes::looked_up(info, *encoding));
-        let first_only = join.residual.is_none()
-            && matches!(kind, JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark);
-        let wants = Wants {
-            null_equal: join.null_equal,
-            unique,
-            first_only,
-            chained: serial,
-            serial,
-            least_slots: choices.calibration.index_slots(serial),
-            direct_bytes: choices.direct_bytes,
-            cache: choices.calibration.index_cache(serial),
-            not_placed: not_placed(join),
-            places_by_rule: choices.micro_model == MicroModel::Resolution,
-        };
-        let form = KeyForm::choose(&infos, (&probe_infos, encodings), rows, (wants, site))?;
-        let store = match form.slots() {
-            Some(slots) => RowStore::placed(&infos, slots, states)?,
-            None => RowStore::plan(&infos, rows.bound, layout, states)?,
-        };
-        let index = Index::plan(form, (&store, rows.bound), &probe_infos, (wants, site), states)?;
-        let keys = &infos[..probe_keys.len()];
-        let build_side = (&store, keys, rows.bound);
-        let probe_side = (probe_infos.as_slice(), probe_bound);
-        let (index, bucket_rows) =
-            buckets::plan((kind, index), build_side, probe_side, (serial, site), states)?;
-        let matched = keeps_build(kind).then(|| states.state("matched", 4, store.class));
+        infos.iter_mut().zip(&encodings).for_each(|(info, encoding)| key_codes::looked_up(info, *encoding));
+        let index = Index::plan(&JoinFacts::of(input, infos, probe_infos, encodings), states)?;
+        let matched = keeps_build(kind).then(|| states.state("matched", 4, index.store.class));
         let nulls = join.null_aware.then(|| {
             let class = states.class(1, Growth::Fixed);
             states.state("probe_nulls", 4, class)
         });
         Ok(JoinOperator {
-            promise,
+            assumption: input.assumption.number,
             kind,
-            build_bound: rows.bound,
-            build_rows: rows.expected,
+            build_rows: input.build.rows,
             columns: columns(kind, build, probe),
-            store,
             index,
-            bucket_rows,
             stored,
             places,
             probe_keys,
@@ -162,30 +169,24 @@ impl JoinOperator {
         })
     }
 
-    /// Whether a probe row becomes one row at most, so that no loop is around what follows.
-    pub fn is_single(&self) -> bool {
-        use JoinKind::*;
-        self.index.unique || matches!(self.kind, ProbeSemi | ProbeAnti | ProbeMark)
+    /// The sinks of the pipelines that make the build side ready to be probed, as its access path has them.
+    pub fn build_passes(self: &Arc<JoinOperator>) -> Vec<Arc<dyn Sink>> {
+        self.index.path.passes(self)
     }
 
-    /// Whether a join of this kind gains by the promise that build keys are unique.
+    /// Whether a join of this kind gains by the assumption that build keys are unique.
     pub fn wants_unique(join: &Join) -> bool {
-        use JoinKind::*;
-        !join.keys.is_empty() && matches!(join.kind, Inner | BuildOuter | ProbeOuter | FullOuter)
+        !join.keys.is_empty() && makes_pairs(join.kind)
     }
 
-    /// What is known of the result's columns.
-    pub fn columns(&self) -> &[ColumnInfo] {
-        &self.columns
+    /// Whether a probe row may become several rows, so that a loop is around what follows.
+    fn expands(&self) -> bool {
+        makes_pairs(self.kind) && !self.index.unique
     }
 
     /// Rows that one probe row becomes, at most.
-    pub fn expansion(&self, build_bound: u64) -> u64 {
-        use JoinKind::*;
-        match self.kind {
-            Inner | BuildOuter | ProbeOuter | FullOuter if !self.index.unique => build_bound.max(1),
-            _ => 1,
-        }
+    pub fn most_matches(&self) -> u64 {
+        if self.expands() { self.build_rows.bound.max(1) } else { 1 }
     }
 
     /// Whether nothing is delivered where the build side is empty, so that the probe side is not looked at: the kinds of which
@@ -214,7 +215,7 @@ impl JoinOperator {
     pub(crate) fn filtering_keys(&self) -> &[Expr] {
         let keys = self.probe_keys.as_slice();
         let has_filter = match keys {
-            [_] => self.index.bounds().is_some() || self.sifts_codes() || self.index.has_bloom(),
+            [_] => self.index.bounds().is_some() || self.has_code_filter() || self.index.has_bloom(),
             _ => self.index.has_bloom(),
         };
         if has_filter && self.ignores_unmatched() { keys } else { &[] }
@@ -230,24 +231,13 @@ impl JoinOperator {
         }
     }
 
-    /// The probe side's keys.
-    pub(crate) fn probe_keys(&self) -> &[Expr] {
-        &self.probe_keys
-    }
-
-    /// The index.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// The build side's rows.
-    pub fn store(&self) -> &RowStore {
-        &self.store
-    }
-
-    /// The rows at whose places the index finds matches.
-    fn matches(&self) -> &RowStore {
-        self.bucket_rows.as_ref().unwrap_or(&self.store)
+    /// The state that counts the build side's rows.
+    pub fn row_count(&self) -> usize {
+        self.index.store.row_count()
     }
 
     /// Notes that the row at `place` has a match.
@@ -270,7 +260,7 @@ impl JoinOperator {
 
     /// The build side's columns at a place, NULL where `present` (if given) is false.
     fn build_columns(&self, place: V, present: Option<V>) -> Vec<Joined> {
-        let columns = self.matches().columns();
+        let columns = self.index.matches().columns();
         self.places.iter().map(|index| Joined::stored(&columns[*index], place, present)).collect()
     }
 }
@@ -296,13 +286,9 @@ fn boolean(value: V) -> Lowered {
     Lowered { repr: Repr::Scalar(value), valid: None, range: Some(Range::new(0, 1)) }
 }
 
-/// Why the rows of a join's build side may not lie at the slots of their keys, where that is so: rows with a NULL key have none.
-fn not_placed(join: &Join) -> Option<&'static str> {
-    match () {
-        () if keeps_build(join.kind) => Some("build rows are delivered too"),
-        () if join.null_aware => Some("NULL keys of the build side count"),
-        () => None,
-    }
+/// Whether a kind's rows are pairs of a build row and a probe row.
+fn makes_pairs(kind: JoinKind) -> bool {
+    matches!(kind, JoinKind::Inner | JoinKind::BuildOuter | JoinKind::ProbeOuter | JoinKind::FullOuter)
 }
 
 /// Whether a kind needs to know which build rows have a match.

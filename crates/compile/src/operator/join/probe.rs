@@ -7,7 +7,8 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Scope, Type};
 
-use super::{JoinOperator, boolean};
+use super::index::Search;
+use super::{JoinOperator, boolean, makes_pairs};
 use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::expr::columns_read;
 use crate::layout::ColumnInfo;
@@ -16,10 +17,9 @@ use crate::operator::Flow;
 use crate::operator::key_texts::KeySearch;
 use crate::operator::roles::{BatchLookUps, Expansion, Next, Step};
 use crate::plan::JoinKind;
-use crate::table::index::Search;
 use crate::table::joined::Joined;
 use crate::table::set_bits;
-use crate::table::together::Found;
+use crate::table::shared_keys::Found;
 
 /// The probe side of a join, as a step.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl Step for Probe {
         let Flow::Branch = flow else {
             return Err(Unsupported::internal("a join under a flag"));
         };
-        let keys = join.keys_of_probe(cx)?;
-        let search = join.index.search(cx, join.matches(), &keys)?;
+        let keys = join.keys_of_probe(cx, &[])?;
+        let search = join.index.search(cx, &keys)?;
         join.matches_of(cx, search, next)
     }
 
@@ -63,12 +63,11 @@ impl Step for Probe {
         found: Found,
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
-        let search = self.0.index.search_of(found);
-        self.0.matches_of(cx, search, next)
+        self.0.matches_of(cx, Search { cursor: found.hit }, next)
     }
 
     fn columns(&self, _below: &[ColumnInfo]) -> Option<Vec<ColumnInfo>> {
-        Some(self.0.columns().to_vec())
+        Some(self.0.columns.clone())
     }
 
     fn below(&self, column: usize) -> Option<usize> {
@@ -79,8 +78,7 @@ impl Step for Probe {
         let join = &self.0;
         let mut below: BTreeSet<usize> =
             columns.iter().filter_map(|column| join.probe_column(*column)).collect();
-        if let JoinKind::Inner | JoinKind::BuildOuter | JoinKind::ProbeOuter | JoinKind::FullOuter = join.kind
-        {
+        if makes_pairs(join.kind) {
             join.read_build(columns, states);
         }
         below.extend(join.read_keys(states));
@@ -101,7 +99,7 @@ impl Step for Probe {
     }
 
     fn expands(&self) -> bool {
-        !self.0.is_single()
+        self.0.expands()
     }
 
     fn expansion(&self) -> Result<&dyn Expansion, String> {
@@ -120,7 +118,10 @@ impl JoinOperator {
     ) -> Result<(), Unsupported> {
         use JoinKind::*;
         match self.kind {
-            ProbeSemi | ProbeAnti | ProbeMark => self.existence(cx, search, next),
+            ProbeSemi | ProbeAnti | ProbeMark => {
+                let (found, _) = self.first_match(cx, search)?;
+                self.go_on_if(cx, found, next)
+            }
             Inner | BuildOuter | ProbeOuter | FullOuter if self.index.unique => {
                 self.only_match(cx, search, next)
             }
@@ -135,8 +136,8 @@ impl JoinOperator {
     /// What a search reads: adds the states; the columns of the probe side.
     pub(super) fn read_keys(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
         let mut below: BTreeSet<usize> = self.probe_keys.iter().flat_map(columns_read).collect();
-        if self.index.reads_keys() {
-            self.matches().read(&(0..self.probe_keys.len()).collect(), states);
+        if self.index.path.hash().is_some() {
+            self.index.matches().read(&(0..self.probe_keys.len()).collect(), states);
         }
         let residual: BTreeSet<usize> = self.residual.iter().flat_map(columns_read).collect();
         self.read_build(&residual, states);
@@ -147,7 +148,7 @@ impl JoinOperator {
     /// Adds the states of those of the `columns` that are the build side's.
     pub(super) fn read_build(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
         let stored = columns.iter().filter_map(|column| self.places.get(*column).copied());
-        self.matches().read(&stored.collect(), states);
+        self.index.matches().read(&stored.collect(), states);
     }
 
     /// Where the rows with a key are marked all or none, opens `if` there are any that nobody marks yet: who finds the first one
@@ -164,12 +165,8 @@ impl JoinOperator {
         2
     }
 
-    pub(super) fn keys_of_probe(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
-        self.keys_beside(cx, &[])
-    }
-
     /// The keys of the current row, of which some are known by their numbers.
-    pub(super) fn keys_beside(
+    pub(super) fn keys_of_probe(
         &self,
         cx: &mut Context<'_>,
         known: &[(usize, Lowered)],
@@ -187,17 +184,6 @@ impl JoinOperator {
             Ok(Lowered { range, ..value })
         };
         self.probe_keys.iter().enumerate().map(lower_key).collect()
-    }
-
-    /// Semi, anti, mark: the row itself.
-    fn existence(
-        &self,
-        cx: &mut Context<'_>,
-        search: Search,
-        next: &mut Next<'_>,
-    ) -> Result<(), Unsupported> {
-        let (found, _) = self.first_match(cx, search)?;
-        self.go_on_if(cx, found, next)
     }
 
     /// Semi, anti, mark: the row itself, given whether it has a match (`bool`).
@@ -258,7 +244,7 @@ impl JoinOperator {
         let (no, none) = (cx.builder.bool(false), cx.builder.i64(0));
         let (found, first) = (cx.builder.var_of("found", no), cx.builder.var_of("match", none));
         cx.begin_loop();
-        let place = self.index.advance(cx, &self.store, search);
+        let place = self.index.advance(cx, search);
         let opened = self.begin_match(cx, place)?;
         let yes = cx.builder.bool(true);
         cx.builder.assign(found, yes);
@@ -277,7 +263,7 @@ impl JoinOperator {
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
         cx.begin_loop();
-        let place = self.index.advance(cx, &self.store, search);
+        let place = self.index.advance(cx, search);
         let opened = self.begin_match(cx, place)?;
         self.mark(cx, place);
         next(cx, Flow::Branch)?;
@@ -317,8 +303,8 @@ impl JoinOperator {
     /// Opens the blocks in which the candidate at `place` is a match; the pair is the current row in them.
     pub(super) fn begin_match(&self, cx: &mut Context<'_>, place: V) -> Result<usize, Unsupported> {
         let mut opened = 0;
-        if !self.index.is_built()
-            && let Some(taken) = self.store.is_taken(cx, place)
+        if self.index.tries_all()
+            && let Some(taken) = self.index.store.is_taken(cx, place)
         {
             cx.begin_if(taken);
             opened += 1;

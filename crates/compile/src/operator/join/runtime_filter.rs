@@ -4,15 +4,18 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
 use super::JoinOperator;
+use super::index::Index;
 use crate::context::{Context, Lowered, Repr, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::operator::Flow;
 use crate::operator::roles::{Next, RuntimeFilter, Step};
+use crate::table::bitmap::Bitmap;
+use crate::table::key_range::KeyRange;
 
-/// A runtime filter.
 #[derive(Debug)]
 pub(crate) struct BuildSideFilter {
     /// The join further on.
@@ -45,10 +48,7 @@ impl BuildSideFilter {
 impl RuntimeFilter for BuildSideFilter {
     fn passes(&self, cx: &mut Context<'_>) -> Result<V, Unsupported> {
         let keys = self.keys(cx)?;
-        match self.join.index().may_have(cx, &keys)? {
-            Some(passes) => Ok(passes),
-            None => Ok(cx.builder.i64(1)),
-        }
+        self.join.index().may_have(cx, &keys)
     }
 
     fn pass_of(&self, cx: &mut Context<'_>, active: &[V]) -> Result<Vec<V>, Unsupported> {
@@ -74,8 +74,7 @@ impl RuntimeFilter for BuildSideFilter {
                 let valid = valid.map(|valid| of_rows(cx, valid, row));
                 of_row.push(Lowered { repr, valid, range: *range });
             }
-            let found = self.join.index().may_have_if(cx, &of_row, *active)?;
-            passes.push(found.unwrap_or(*active));
+            passes.push(self.join.index().may_have_if(cx, &of_row, *active)?);
         }
         if cx.wide().is_some() {
             cx.end_repetition();
@@ -103,7 +102,7 @@ impl Step for BuildSideFilter {
             return next(cx, Flow::Branch);
         }
         let keys = self.keys(cx)?;
-        let opened = self.join.index().begin_if_taken(cx, &keys)?.unwrap_or(0);
+        let opened = self.join.index().begin_if_taken(cx, &keys)?;
         next(cx, Flow::Branch)?;
         for _ in 0..opened {
             cx.end();
@@ -133,5 +132,87 @@ impl Step for BuildSideFilter {
 
     fn diverges(&self) -> bool {
         !self.is_next
+    }
+}
+
+/// By what it is known of keys that no build row has them.
+enum Filter {
+    /// The bits of a range's keys.
+    Bitmap(Bitmap, KeyRange),
+    /// The Bloom filter of a hash table, for any number of keys.
+    Bloom,
+}
+
+impl Index {
+    fn filter(&self) -> Option<Filter> {
+        match (self.path.hash(), self.path.dense()) {
+            (Some(hash), _) => hash.table.bloom().map(|_| Filter::Bloom),
+            (None, Some(key)) => key.taken.map(|taken| Filter::Bitmap(taken, key.range)),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether there is a bitmap or a Bloom filter.
+    pub(crate) fn has_filter(&self) -> bool {
+        self.filter().is_some()
+    }
+
+    pub(crate) fn has_bloom(&self) -> bool {
+        matches!(self.filter(), Some(Filter::Bloom))
+    }
+
+    /// Opens `if`s, so many, where a build row may have the keys.
+    fn begin_if_taken(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> Result<usize, Unsupported> {
+        let guard = self.may_be_found(cx, keys)?.map(|live| cx.begin_if(live));
+        let taken = match (self.filter(), keys) {
+            (Some(Filter::Bitmap(taken, range)), [key]) => {
+                let slot = range.slot(cx, key)?;
+                taken.is_taken(cx, slot)
+            }
+            _ => self.by_bloom(cx, keys, None)?,
+        };
+        cx.begin_if(taken);
+        Ok(1 + usize::from(guard.is_some()))
+    }
+
+    /// Whether a build row may have the keys, without a branch: 1 or 0 (`i64`).
+    fn may_have(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> Result<V, Unsupported> {
+        let (Some(Filter::Bitmap(taken, range)), [key]) = (self.filter(), keys) else {
+            let mut found = self.by_bloom(cx, keys, None)?;
+            if let Some(live) = self.no_nulls(cx, keys) {
+                found = cx.builder.and(found, live);
+            }
+            return Ok(cx.builder.convert(found, Scalar::I64));
+        };
+        let live = range.has_key(cx, key)?;
+        let slot = range.slot(cx, key)?;
+        let Some(live) = live else { return Ok(taken.taken_bit(cx, slot)) };
+        let zero = cx.builder.i64(0);
+        let slot = cx.builder.select(live, slot, zero);
+        let taken = taken.taken_bit(cx, slot);
+        Ok(cx.builder.select(live, taken, zero))
+    }
+
+    /// Whether a row is `active` (`bool`) and a build row may have its keys, by a filter that is finished: without a branch and in few
+    /// instructions. All rows that are not active look at the same word.
+    fn may_have_if(&self, cx: &mut Context<'_>, keys: &[Lowered], active: V) -> Result<V, Unsupported> {
+        let (Some(Filter::Bitmap(taken, range)), [key]) = (self.filter(), keys) else {
+            let live = self.no_nulls(cx, keys).map_or(active, |live| cx.builder.and(active, live));
+            let found = self.by_bloom(cx, keys, Some(live))?;
+            return Ok(cx.builder.and(live, found));
+        };
+        let (slot, within) = range.narrow_slot(cx, key)?;
+        let conditions = within.into_iter().chain(key.valid);
+        let live = conditions.fold(active, |live, condition| cx.builder.and(live, condition));
+        let zero = cx.builder.u32(0);
+        let slot = cx.builder.select(live, slot, zero);
+        let taken = taken.is_taken_for_good(cx, slot);
+        Ok(cx.builder.and(live, taken))
+    }
+
+    /// [`OpenTable::may_have`](crate::table::probing::OpenTable::may_have) of the hash table.
+    fn by_bloom(&self, cx: &mut Context<'_>, keys: &[Lowered], active: Option<V>) -> Result<V, Unsupported> {
+        let found = self.hash()?.table.may_have(cx, (keys, &self.wide), active);
+        found.ok_or_else(|| Unsupported::internal("a table without a Bloom filter"))
     }
 }

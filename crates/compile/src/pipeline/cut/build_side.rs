@@ -7,15 +7,16 @@
 //! one whose sides have changed places, below a projection that puts the columns in their places again.
 
 use super::Cut;
+use super::join::JoinSite;
+use super::join_parts::Downstream;
 use super::open::{Open, OpenRows};
-use super::partition::Behind;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind, substitute};
 use crate::layout::ColumnInfo;
 use crate::lower::{can_fail, column_of};
 use crate::plan::{Join, JoinKind};
 use crate::types::Range;
-use crate::variant::Site;
+use crate::variant::all_but;
 use crate::variant::axes::BuiltSide;
 
 /// Rows of a build side up to which it does not matter: launches of kernels, or of workers, take longer than such rows in any of them.
@@ -40,55 +41,48 @@ struct Known {
 }
 
 impl Cut<'_> {
-    /// Which side of a join is built. `behind`: what the rows come to further on.
     pub(super) fn built_side(
         &self,
-        (join, ordinal, site): (&Join, usize, &Site<'_>),
-        (build, probe): (&OpenRows, &OpenRows),
-        behind: Behind,
+        at: &JoinSite<'_>,
+        build: &OpenRows,
+        probe: &OpenRows,
     ) -> Result<BuiltSide, Unsupported> {
+        let join = at.join;
         if join.kind != JoinKind::Inner {
             return Ok(BuiltSide::Written);
         }
-        let lacks = self.lacks_change((join, ordinal), (build, probe));
+        let why_not = self.why_not_other(at, build, probe);
         let (own, other) = (self.known(join, build, true), self.known(join, probe, false));
-        let rule = match lacks {
-            Some(lacks) => (BuiltSide::Written, lacks),
+        let rule = match why_not {
+            Some(why_not) => (BuiltSide::Written, why_not),
             None if join.keys.is_empty() => (BuiltSide::Written, "pairs of all rows need no index"),
             None if !own.is_table || !other.is_table => {
                 (BuiltSide::Written, "how many rows joins and groups leave is not foreseen well")
             }
             None if own.rows < FEW_ROWS => (BuiltSide::Written, "few rows are built"),
             // Its source would be another table, whose rows they find at the other's.
-            None if behind != Behind::default() => {
+            None if at.downstream != Downstream::default() => {
                 (BuiltSide::Written, "joins further on may leave out rows at the probe side's scan")
             }
-            None if self.is_grouped_in_order(ordinal, probe) => {
+            None if self.is_grouped_in_order(at.ordinal, probe) => {
                 (BuiltSide::Written, "the probe side's rows come group after group, or nearly")
             }
             None => by_rows(own, other),
         };
         let estimate = format!("{} built, {} looked up", own.text(), other.text());
-        site.choose_by((rule, Some(estimate)), |value| match (value, lacks) {
-            (BuiltSide::Other, Some(lacks)) => Err(lacks.into()),
-            _ => Ok(()),
-        })
+        at.site.choose_by((rule, Some(estimate)), all_but(BuiltSide::Other, &why_not))
     }
 
     /// Why the sides of an inner join may not change places, where that is so.
-    fn lacks_change(
-        &self,
-        (join, ordinal): (&Join, usize),
-        (build, probe): (&OpenRows, &OpenRows),
-    ) -> Option<&'static str> {
-        let keeps_order = self.uses.get(ordinal).is_none_or(|uses| uses.in_order);
+    fn why_not_other(&self, at: &JoinSite<'_>, build: &OpenRows, probe: &OpenRows) -> Option<&'static str> {
+        let keeps_order = self.uses.get(at.ordinal).is_none_or(|uses| uses.in_order);
         let fails = |expr: &Expr, rows: &OpenRows| may_fail(expr, &rows.columns);
         match () {
             () if keeps_order => Some("texts are strung together in the order of the probe side"),
             () if !build.properties.is_safe || !probe.properties.is_safe => {
                 Some("a side may fail, which nobody looks at where the other one is empty")
             }
-            () if join.keys.iter().any(|(own, other)| fails(own, build) || fails(other, probe)) => {
+            () if at.join.keys.iter().any(|(own, other)| fails(own, build) || fails(other, probe)) => {
                 Some("a key may fail, which nobody looks at where the other side is empty")
             }
             () => None,

@@ -2,7 +2,7 @@
 //! NULL, and -0.0 to 0.0).
 //!
 //! It begins with what is certain in this run: a column of a scan whose values were found to be all different while they were read, and
-//! the promise that a build side's keys are unique, which building its index checks. The rest is derived: through joins, projections
+//! the assumption that a build side's keys are unique, which building its index checks. The rest is derived: through joins, projections
 //! and groups. A key of a grouping that follows from the others needs neither be hashed nor compared (`operator/aggregate/dependent`).
 
 use std::collections::BTreeSet;

@@ -245,7 +245,7 @@ impl Cut<'_> {
         let beyond = delivered.as_ref().map(|(tables, _)| Arc::clone(tables));
         let stored = source(Arc::clone(&store), groups.takes_parts(), beyond);
         let sink = IntoParts { store, by: Arc::<AggregateOperator>::clone(&groups) };
-        self.close_in_parts(rows.branches, sink);
+        self.close(rows.branches, Arc::new(sink));
         self.add_to_groups(stored, (&groups, hashes));
         Ok(Grouped { groups, delivered: delivered.map(|(_, rows)| rows) })
     }

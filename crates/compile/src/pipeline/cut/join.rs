@@ -5,118 +5,134 @@ use std::sync::Arc;
 use super::Cut;
 use super::build_side::{changed, may_fail};
 use super::dependence::{Dependences, Side};
+use super::join_parts::{Downstream, SideParts};
 use super::open::{Open, OpenRows};
-use super::partition::{Behind, SideParts};
 use super::properties::RowProperties;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::join::{
-    FillBuckets, IndexRows, JoinOperator, KeptRows, MapEntries, MarkMatches, NumberRows, PlaceBuildSide,
-    Probe, Sides, StoreBuildSide, StoredRows,
+    Entries, JoinInput, JoinOperator, JoinSide, KeptRows, MapEntries, MarkMatches, PartsOfSide, Probe,
+    SideRows, Sides, StoredRows, UniqueAssumption,
 };
 use crate::operator::project::Project;
 use crate::plan::{Join, JoinKind};
 use crate::program::Purpose;
-use crate::table::index::BuildSide;
 use crate::types::Literal;
 use crate::variant::Site;
 use crate::variant::axes::BuiltSide;
 
+/// A join where it is planned.
+#[derive(Clone, Copy)]
+pub(super) struct JoinSite<'a> {
+    pub(super) join: &'a Join,
+    /// Its number among all joins.
+    pub(super) ordinal: usize,
+    /// The number by which it is known whether build keys are unique.
+    pub(super) assumption: usize,
+    pub(super) site: Site<'a>,
+    /// What the probe side's rows come to further on.
+    pub(super) downstream: Downstream,
+}
+
+struct PlannedJoin {
+    operator: Arc<JoinOperator>,
+    parts: SideParts,
+    /// The build side leaves out rows at the probe side's scans.
+    prunes: bool,
+}
+
+/// What is known of a side of a join.
+fn side_of(rows: &OpenRows) -> JoinSide<'_> {
+    let OpenRows { branches, columns, .. } = rows;
+    let rows = SideRows {
+        bound: rows.bound(),
+        is_exact: branches.len() == 1 && branches.iter().all(Open::has_every_row),
+        expected: branches.iter().all(Open::is_table).then(|| rows.expected()),
+    };
+    JoinSide { columns, rows }
+}
+
 impl Cut<'_> {
-    /// Ends the build side in its store and index.
+    /// Ends the build side in the pipelines that the join's method needs.
     fn close_build_side(&mut self, build: OpenRows, operator: &Arc<JoinOperator>) {
         let bound = build.bound();
-        if operator.index().is_placed() {
-            return self.close(build.branches, Arc::new(PlaceBuildSide(Arc::clone(operator))));
-        }
-        self.close(build.branches, Arc::new(StoreBuildSide(Arc::clone(operator))));
         let stored = || Open::new(StoredRows(Arc::clone(operator)), bound);
-        if operator.index().is_built() {
-            self.close(vec![stored()], Arc::new(IndexRows(Arc::clone(operator))));
+        let mut passes = operator.build_passes().into_iter();
+        if let Some(first) = passes.next() {
+            self.close(build.branches, first);
         }
-        // Rows come to ranks, and into buckets, in the group in which bits are set and rows are counted.
+        if let Some(second) = passes.next() {
+            self.close(vec![stored()], second);
+        }
         let group = self.next_group.saturating_sub(1);
-        if operator.index().word_ranks().is_some() {
-            self.end(stored(), Arc::new(NumberRows(Arc::clone(operator))), (group, false), Vec::new());
-        }
-        if operator.index().prefix_sum().is_some() {
-            self.end(stored(), Arc::new(FillBuckets(Arc::clone(operator))), (group, false), Vec::new());
-        }
+        passes.for_each(|pass| self.end(stored(), pass, (group, false), Vec::new()));
     }
 
     /// Maps the codes of the probe side's texts to those of the build side's, where keys are told by codes.
     fn map_codes(&mut self, operator: &JoinOperator) {
         for map in operator.code_maps() {
-            let entries = map.entries();
-            let count = entries.count();
-            let mut open = Open::new(entries, count);
+            let mut open = Open::new(Entries(map.clone()), map.count());
             if operator.needs_build_rows() {
-                open.skip_if_empty(operator.store().row_count());
+                open.skip_if_empty(operator.row_count());
             }
             self.close(vec![open], Arc::new(MapEntries(map.clone())));
         }
     }
 
-    /// Plans a join of these rows, into how many parts those of the build side and of the probe side are brought, and whether the build
-    /// side leaves out rows at the probe side's scans. `promise`: the number by which it is known whether build keys are unique; `behind`:
-    /// what the probe side's rows come to further on.
     fn plan_join(
         &mut self,
-        (join, promise, site): (&Join, usize, &Site<'_>),
-        (build, probe): (&OpenRows, &OpenRows),
-        behind: Behind,
-    ) -> Result<(Arc<JoinOperator>, SideParts, bool), Unsupported> {
-        let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&promise);
-        let rows = BuildSide {
-            bound: build.bound(),
-            is_exact: build.branches.len() == 1 && build.branches.iter().all(Open::has_every_row),
-            expected: build.branches.iter().all(Open::is_table).then(|| build.expected()),
+        at: &JoinSite<'_>,
+        build: &OpenRows,
+        probe: &OpenRows,
+    ) -> Result<PlannedJoin, Unsupported> {
+        let is_made = JoinOperator::wants_unique(at.join) && !self.duplicates.contains(&at.assumption);
+        let input = JoinInput {
+            join: at.join,
+            assumption: UniqueAssumption { number: at.assumption, is_made },
+            build: side_of(build),
+            probe: side_of(probe),
+            layout: self.layout(),
+            is_serial: self.shape.is_serial(),
+            choices: self.choices,
+            site: at.site,
         };
-        let layout = self.layout();
-        let operator = JoinOperator::plan(
-            (join, promise, *site),
-            (&build.columns, &rows),
-            (&probe.columns, probe.bound()),
-            (unique, self.shape.is_serial(), self.choices),
-            (layout, self.states.of(Purpose::Table)),
-        )?;
+        let operator = JoinOperator::plan(&input, self.states.of(Purpose::Table))?;
         // Most rows that a filtered build side has no match for are left out before.
         let (filtered, share) = build.narrowed();
         let left = if filtered { share } else { 1.0 };
         let sides = Sides {
             probe_rows: (probe.expected() as f64 * left) as u64,
-            build_rows: rows.expected,
+            build_rows: input.build.rows.expected,
             are_scattered: operator.looks_up_scattered(&probe.columns),
         };
-        let parts = self.join_parts((&operator, site), (build, probe), (&sides, behind))?;
+        let parts = self.join_parts(at, &operator, (build, probe), &sides)?;
         let operator = if parts.probe > 1 { operator.in_parts() } else { operator };
-        let (operator, prunes) = self.filter_keys((operator, site), (build, probe))?;
-        Ok((Arc::new(operator), parts, prunes))
+        let (operator, prunes) = self.filter_keys(operator, at.site, build, probe)?;
+        Ok(PlannedJoin { operator: Arc::new(operator), parts, prunes })
     }
 
     pub(super) fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
         let ordinal = self.next_join;
         self.next_join += 1;
-        let behind = self.behind;
+        let downstream = self.downstream;
         let first = self.done.len();
-        let build = self.open_before(&join.build, Behind::default())?;
+        let build = self.open_before(&join.build, Downstream::default())?;
         let before_probe = self.done.len();
-        let probe = self.open_before(&join.probe, behind.and(join.kind, build.expected()))?;
-        let site = format!("join{ordinal}");
-        let site = Site { chooser: self.chooser, name: &site };
+        let probe = self.open_before(&join.probe, downstream.and(join.kind, build.expected()))?;
+        let name = format!("join{ordinal}");
+        let site = Site { chooser: self.chooser, name: &name };
+        let at = JoinSite { join, ordinal, assumption: ordinal, site, downstream };
         let is_safe = is_safe(join, &build, &probe);
-        let mut rows = match self.built_side((join, ordinal, &site), (&build, &probe), behind)? {
-            BuiltSide::Written => {
-                self.joined((join, ordinal, &site), (build, probe), before_probe, behind)?
-            }
+        let mut rows = match self.built_side(&at, &build, &probe)? {
+            BuiltSide::Written => self.joined(&at, build, probe, before_probe)?,
             BuiltSide::Other => {
                 let (changed, columns) = changed(join, (&build.columns, &probe.columns));
                 let of_probe = self.done.len() - before_probe;
                 self.done[first..].rotate_right(of_probe);
                 // The other side's keys may be there twice though this side's are not.
-                let promise = self.uses.len() + ordinal;
-                let changed = (&changed, promise, &site);
-                let mut rows = self.joined(changed, (probe, build), first + of_probe, behind)?;
+                let assumption = self.uses.len() + ordinal;
+                let at = JoinSite { join: &changed, assumption, ..at };
+                let mut rows = self.joined(&at, probe, build, first + of_probe)?;
                 rows.project(columns);
                 rows
             }
@@ -128,23 +144,24 @@ impl Cut<'_> {
     /// Joins rows. The pipelines before those of the probe side are finished; `before_probe`: the first of the probe side's.
     fn joined(
         &mut self,
-        (join, promise, site): (&Join, usize, &Site<'_>),
-        (mut build, mut probe): (OpenRows, OpenRows),
+        at: &JoinSite<'_>,
+        mut build: OpenRows,
+        mut probe: OpenRows,
         before_probe: usize,
-        behind: Behind,
     ) -> Result<OpenRows, Unsupported> {
-        let after_probe = self.done.len();
+        let (join, after_probe) = (at.join, self.done.len());
         let build_bound = build.bound();
-        let (operator, parts, prunes) = self.plan_join((join, promise, site), (&build, &probe), behind)?;
+        let PlannedJoin { operator, parts, prunes } = self.plan_join(at, &build, &probe)?;
         let build_fields = build.columns.len();
         let properties = properties_of((join, &operator), &build, &probe);
         let narrowed = build.narrowed();
-        self.build_in_parts(&mut build, &operator, parts)?;
+        let by = Arc::new(PartsOfSide { join: Arc::clone(&operator), is_build: true });
+        self.come_in_parts(&mut build, &operator, parts.build, by)?;
         self.close_build_side(build, &operator);
         // The build side goes first: where it is empty, nothing of the probe side may run.
         self.done[before_probe..].rotate_left(after_probe - before_probe);
         if operator.needs_build_rows() {
-            let rows = operator.store().row_count();
+            let rows = operator.row_count();
             let built = self.done.len() - after_probe;
             let inside = self.done[before_probe + built..].iter_mut().map(|pipeline| &mut pipeline.skips);
             inside.for_each(|skips| skips.push(rows));
@@ -156,20 +173,21 @@ impl Cut<'_> {
             let in_parts = parts.probe > 1;
             probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, narrowed, in_parts));
         }
-        self.probe_in_parts(&mut probe, &operator, parts)?;
+        let by = Arc::new(PartsOfSide { join: Arc::clone(&operator), is_build: false });
+        self.come_in_parts(&mut probe, &operator, parts.probe, by)?;
         if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
             self.close(probe.branches, Arc::new(MarkMatches(Arc::clone(&operator))));
-            let rows = OpenRows::new(vec![kept], operator.columns().to_vec());
+            let rows = OpenRows::new(vec![kept], operator.columns.clone());
             return Ok(OpenRows { properties, ..rows });
         }
-        let expansion = operator.expansion(build_bound);
+        let expansion = operator.most_matches();
         for open in &mut probe.branches {
             open.steps.push(Arc::new(Probe(Arc::clone(&operator))));
             open.bound = open.bound.saturating_mul(expansion);
             // What a thread sees is no longer a share of a table's rows.
             open.shared_out = open.shared_out.filter(|_| expansion == 1);
         }
-        let rows = OpenRows::new(probe.branches, operator.columns().to_vec());
+        let rows = OpenRows::new(probe.branches, operator.columns.clone());
         let mut rows = self.end_operator(OpenRows { properties, ..rows })?;
         if let JoinKind::BuildOuter | JoinKind::FullOuter = join.kind {
             let nulls = join.probe.fields().into_iter().map(|field| Expr {
@@ -177,7 +195,7 @@ impl Cut<'_> {
                 data_type: field.data_type,
                 nullable: true,
             });
-            let own = operator.columns()[..build_fields].iter().enumerate();
+            let own = operator.columns[..build_fields].iter().enumerate();
             let own = own.map(|(index, info)| Expr::column(index, info.data_type.clone(), info.nullable));
             let exprs = own.chain(nulls).collect();
             rows.branches.push(Open { steps: vec![Arc::new(Project(exprs))], ..kept });
@@ -208,7 +226,7 @@ fn properties_of(
     fn side(rows: &OpenRows) -> Side<'_> {
         Side { known: &rows.properties.dependences, columns: &rows.columns }
     }
-    let is_unique = operator.index().unique;
+    let is_unique = operator.index().is_unique();
     let dependences = Dependences::of_join(join, side(build), side(probe), is_unique);
     let form = (build.columns.len(), is_unique);
     let properties = RowProperties::of_join(join, &build.properties, &probe.properties, form);

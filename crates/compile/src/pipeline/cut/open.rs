@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::build_side::may_fail;
 use super::computes;
-use super::partition::PartCut;
+use super::join_parts::PartCut;
 use super::properties::RowProperties;
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;

@@ -25,6 +25,7 @@ use crate::operator::sort::{NumberedRows, PlacedRows, PlacedWord, SortOperator, 
 use crate::plan::{Aggregate, AggregateFunction, Rank, Ranked, RankedValue, SortKey};
 use crate::program::Purpose;
 use crate::types::{DataType, Field, Literal};
+use crate::variant::all_but;
 use crate::variant::axes::{GroupTexts, RankedColumns, RankedRows};
 
 impl Cut<'_> {
@@ -110,20 +111,16 @@ impl Cut<'_> {
         values.iter().zip(found).map(place).collect()
     }
 
-    /// Who strings texts together.
     fn group_texts(&self, keys: usize, distinct: bool) -> Result<GroupTexts, Unsupported> {
-        let lacks = distinct.then_some("equal texts are found by who goes through a group");
-        let rule = match lacks {
-            Some(lacks) => (GroupTexts::Groups, lacks),
+        let why_not = distinct.then_some("equal texts are found by who goes through a group");
+        let rule = match why_not {
+            Some(why_not) => (GroupTexts::Groups, why_not),
             None if keys == 0 => (GroupTexts::Rows, "all rows are one group"),
             None if !self.shape.is_serial() => (GroupTexts::Rows, "a large group is no work for one thread"),
             None => (GroupTexts::Groups, "workers share groups out"),
         };
         let site = self.groups.to_string();
-        self.chooser.choose(&site, rule, |value| match (value, lacks) {
-            (GroupTexts::Rows, Some(lacks)) => Err(lacks.into()),
-            _ => Ok(()),
-        })
+        self.chooser.choose(&site, rule, all_but(GroupTexts::Rows, &why_not))
     }
 
     /// What rows are numbered by, where they are not sorted.
@@ -141,11 +138,11 @@ impl Cut<'_> {
         };
         let rule = match &word {
             Ok(_) => (RankedRows::Extremes, "a group's first row is found without a sort"),
-            Err(lacks) => (RankedRows::Sorted, lacks.as_str()),
+            Err(why_not) => (RankedRows::Sorted, why_not.as_str()),
         };
         let site = self.groups.to_string();
         let chosen = self.chooser.choose(&site, rule, |value| match (value, &word) {
-            (RankedRows::Extremes, Err(lacks)) => Err(lacks.clone()),
+            (RankedRows::Extremes, Err(why_not)) => Err(why_not.clone()),
             _ => Ok(()),
         })?;
         Ok(word.ok().filter(|_| chosen == RankedRows::Extremes).map(|word| (words, word)))
@@ -194,16 +191,13 @@ impl Cut<'_> {
 
     /// Where columns of sorted rows are read.
     fn ranked_columns(&self, words: &Words, columns: usize) -> Result<RankedColumns, Unsupported> {
-        let lacks = words.lacks_columns(columns);
-        let rule = match lacks {
+        let why_not = words.lacks_columns(columns);
+        let rule = match why_not {
             None => (RankedColumns::Word, "words come in order, other columns are anywhere"),
-            Some(lacks) => (RankedColumns::Stored, lacks),
+            Some(why_not) => (RankedColumns::Stored, why_not),
         };
         let site = self.groups.to_string();
-        self.chooser.choose(&site, rule, |value| match (value, lacks) {
-            (RankedColumns::Word, Some(lacks)) => Err(lacks.into()),
-            _ => Ok(()),
-        })
+        self.chooser.choose(&site, rule, all_but(RankedColumns::Word, &why_not))
     }
 }
 

@@ -5,7 +5,7 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, Expr, Scope};
 
 use crate::context::{Context, Unsupported};
-use crate::table::together::{Pairs, Together};
+use crate::table::shared_keys::{Pairs, Together};
 
 /// A slot that a search looks at.
 #[derive(Clone, Copy)]

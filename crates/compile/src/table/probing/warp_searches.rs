@@ -5,7 +5,7 @@ use kelpie_kir::builder::V;
 use super::{Known, OpenTable, Start, advance, number_of, place_of, search_together};
 use crate::context::{Context, Unsupported};
 use crate::lower::hashing::low_bits;
-use crate::table::together::{Found, Pairs, SharedKeys, Together};
+use crate::table::shared_keys::{Found, Pairs, SharedKeys, Together};
 
 impl OpenTable {
     /// As [`OpenTable::find`] for each lane that is `live` (`bool`), at uniform control flow of the warp: the lanes look at texts

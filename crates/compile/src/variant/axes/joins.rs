@@ -14,7 +14,7 @@ axis!(
 );
 
 axis!(
-    /// How the index of a join finds keys: `table/index`.
+    /// How the index of a join finds keys: `operator/join/method`.
     IndexForm, "index_form", Plan, Rule, "how the index of a join finds the rows of a key",
     {
         /// At the place that the key gives.
@@ -27,7 +27,7 @@ axis!(
 );
 
 axis!(
-    /// As what a join compares texts that have a dictionary on the probe side or on both: `operator/join/codes`.
+    /// As what a join compares texts that have a dictionary on the probe side or on both: `operator/join/key_codes`.
     TextJoin, "text_join", Plan, Rule, "as what a join compares texts that have dictionaries",
     {
         /// As texts.
@@ -38,7 +38,7 @@ axis!(
 );
 
 axis!(
-    /// How rows with equal keys hang together in the index of a join: `table/index`.
+    /// How rows with equal keys hang together in the index of a join: `operator/join/facts`.
     IndexRows, "index_rows", Plan, Rule, "how the rows of a key hang together in the index of a join",
     {
         /// Each has the number of the next.
@@ -49,7 +49,7 @@ axis!(
 );
 
 axis!(
-    /// What stands in the buckets of a join's index: `operator/join/buckets`.
+    /// What stands in the buckets of a join's index: `operator/join/fill_buckets`.
     BucketEntries, "bucket_entries", Plan, Paper, "what the buckets of a join's index have of the rows of a key",
     {
         /// The numbers of rows that lie elsewhere.
@@ -60,7 +60,7 @@ axis!(
 );
 
 axis!(
-    /// Where the rows of a build side lie: `operator/join/place`.
+    /// Where the rows of a build side lie: `operator/join/methods/placed_rows`.
     RowPlaces, "row_places", Plan, Rule, "where the rows of a join's build side lie",
     {
         /// One behind the other, found by an index.
@@ -71,7 +71,7 @@ axis!(
 );
 
 axis!(
-    /// How it is seen that a slot of a direct-addressed index of unique keys has no row: `table/slots`.
+    /// How it is seen that a slot of a direct-addressed index of unique keys has no row: `operator/join/methods/direct_index`.
     EmptySlots, "empty_slots", Plan, Rule, "how it is seen that a slot of a direct-addressed index has no row",
     {
         /// By a bitmap, which lies in caches where the slots do not.
@@ -126,13 +126,13 @@ axis!(
 );
 
 numbers!(
-    /// Into how many parts the probe side's rows are brought before they come to a join: `pipeline/cut/partition`.
+    /// Into how many parts the probe side's rows are brought before they come to a join: `pipeline/cut/join_parts`.
     JoinParts, "join_parts", Plan, Knob, "parts of a join's index that rows are brought into before they are looked up, one part after the other",
     [1 = "1", 16 = "16", 64 = "64", 256 = "256", 1024 = "1024"]
 );
 
 axis!(
-    /// Whether the build side's rows are brought into the same parts: `pipeline/cut/partition`.
+    /// Whether the build side's rows are brought into the same parts: `pipeline/cut/join_parts`.
     BuildParts, "build_parts", Plan, Rule, "whether the rows of a build side are brought into the parts of the index before they are stored",
     {
         /// They are stored as they come.

@@ -3,7 +3,7 @@
 use crate::variant::{Axis, Level, Status, Variant};
 
 axis!(
-    /// As what keys are told apart that are one of a few texts of the statement: `pipeline/cut/codes`.
+    /// As what keys are told apart that are one of a few texts of the statement: `pipeline/cut/coded_keys`.
     TextKeys, "text_keys", Plan, Knob, "as what keys are told apart that are one of a few texts of the statement",
     {
         /// As the numbers of the texts.

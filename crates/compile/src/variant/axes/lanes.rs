@@ -55,7 +55,7 @@ axis!(
 );
 
 axis!(
-    /// Who looks at the texts without a dictionary that are keys of a hash table: `table/together`, `operator/key_texts`.
+    /// Who looks at the texts without a dictionary that are keys of a hash table: `table/shared_keys`, `operator/key_texts`.
     KeyTextLanes, "key_text_lanes", Plan, Paper, "which lanes hash and compare the texts of a row that are keys of a hash table",
     {
         /// The row's own.

@@ -21,8 +21,8 @@ use crate::operator::aggregate::functions::{group_pointer, word_pointer};
 use crate::program::States;
 use crate::program::{Fill, Growth, TableGrowth};
 use crate::table::packed::{OCCUPIED, pack};
+use crate::table::shared_keys::key_hash;
 use crate::table::stored::StoredColumn;
-use crate::table::together::key_hash;
 use crate::variant::axes::{HashMapping, KeyTextLanes};
 
 /// Slots of a table at the first launch, at most, where nothing is known of its keys.

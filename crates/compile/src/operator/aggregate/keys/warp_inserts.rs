@@ -11,7 +11,7 @@ use crate::expr::{Expr, ExprKind};
 use crate::lower::hashing::is_wide;
 use crate::operator::key_texts::KeyTexts;
 use crate::table::probing::search_together;
-use crate::table::together::{Found, Pairs, SharedKeys, choose};
+use crate::table::shared_keys::{Found, Pairs, SharedKeys, choose};
 use crate::types::DataType;
 use crate::variant::axes::KeyTextLanes;
 

@@ -16,7 +16,7 @@ use crate::operator::aggregate::keys::{
 };
 use crate::operator::aggregate::local::{KeyArrays, KeyWindow, PreaggregationTable, Spot};
 use crate::program::States;
-use crate::table::together::Found;
+use crate::table::shared_keys::Found;
 
 #[derive(Debug)]
 pub struct HashGroups {

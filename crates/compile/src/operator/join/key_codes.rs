@@ -11,49 +11,19 @@
 //! a bitmap. A text that the dictionary does not have gets the number behind the last code. Nothing has the code, so that such a row finds
 //! nothing, or is left out of the index; it is no NULL, which kinds that tell NULLs apart would take it for.
 
-use std::collections::BTreeSet;
-use std::fmt;
 use std::rc::Rc;
 
-use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Scalar, Type};
+use kelpie_kir::Scalar;
 
-use super::JoinOperator;
-use crate::context::{
-    Argument, Constant, Context, DictionaryCode, Lowered, Origin, Repr, RowLayer, Text, Unsupported,
-};
+use super::code_maps::{CodeMap, Dictionary, code_in};
+use super::{JoinInput, JoinOperator};
+use crate::context::{Constant, Context, Lowered, Origin, Repr, RowLayer, Unsupported};
 use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
-use crate::lower::{infer_range, lower, text_of, text_order};
-use crate::operator::Flow;
-use crate::operator::roles::{Emitter, Job, Needs, Sink, Source};
-use crate::program::{Growth, RowCount, States};
-use crate::table::index::KeyEncoding;
+use crate::lower::{infer_range, lower, text_of};
+use crate::program::States;
 use crate::types::{DataType, Range};
-use crate::variant::Site;
 use crate::variant::axes::TextJoin;
-
-/// The dictionary of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Dictionary {
-    /// The scan of the query that has the column.
-    scan: usize,
-    /// Its position in the scan.
-    column: usize,
-    entries: u32,
-}
-
-impl Dictionary {
-    fn of(info: &ColumnInfo) -> Option<Dictionary> {
-        info.dictionary.map(|(scan, column, entries)| Dictionary { scan, column, entries })
-    }
-
-    /// The entry with a code (`u32`, within the dictionary).
-    fn entry(&self, cx: &mut Context<'_>, value: V) -> Text {
-        let Dictionary { scan, column, entries } = *self;
-        cx.dictionary_entry(DictionaryCode { value, entries, scan, column })
-    }
-}
 
 /// A key of texts that are encoded by codes of a dictionary.
 #[derive(Debug, Clone)]
@@ -74,25 +44,14 @@ enum CodeSource {
     LookUp,
 }
 
-/// The code in one dictionary of each entry of another.
-#[derive(Debug, Clone)]
-pub(crate) struct CodeMap {
-    from: Dictionary,
-    to: Dictionary,
-    /// Its class has as many elements as `from` has entries.
-    class: usize,
-    state: usize,
-    /// Of an element: also holds the number behind the last code.
-    scalar: Scalar,
-}
-
-/// Which of a join's keys are encoded by codes, where that is chosen. Of each side: what is known of the keys, and an upper bound of its rows.
+/// Which of a join's keys are encoded by codes, where that is chosen. Of each side: what is known of the keys.
 pub(super) fn choose(
-    (build, build_rows): (&[ColumnInfo], u64),
-    (probe, probe_rows): (&[ColumnInfo], u64),
-    site: Site<'_>,
+    input: &JoinInput<'_>,
+    build: &[ColumnInfo],
+    probe: &[ColumnInfo],
     states: &mut States,
 ) -> Result<Vec<Option<KeyCodes>>, Unsupported> {
+    let (build_rows, probe_rows) = (input.build.rows.bound, input.probe.rows.bound);
     let none = vec![None; probe.len()];
     let keys = || build.iter().zip(probe);
     let mut texts = keys().filter(|(build, _)| build.data_type == DataType::Utf8).peekable();
@@ -112,7 +71,7 @@ pub(super) fn choose(
         Pair::Build => (TextJoin::Texts, NO_PROBE_CODES),
         Pair::Neither => (TextJoin::Texts, NO_CODES),
     };
-    let chosen = site.choose(rule, |value| match (value, best) {
+    let chosen = input.site.choose(rule, |value| match (value, best) {
         (TextJoin::Codes, Pair::Build) => Err(NO_PROBE_CODES.into()),
         (TextJoin::Codes, Pair::Neither) => Err(NO_CODES.into()),
         _ => Ok(()),
@@ -160,7 +119,47 @@ impl Pair {
     }
 }
 
-/// How an index encodes a key.
+/// How a key is encoded where it is put into an index, and for searches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyEncoding {
+    /// As its value.
+    Value,
+    /// Texts, as the codes in their dictionary, which is the build side's.
+    Code,
+    /// Texts, as the codes that equal texts have in the probe side's dictionary of so many entries, which is what is stored of them. That
+    /// of a text that is none of them is the number behind the last code: no search may find its row.
+    LookedUp(u32),
+}
+
+impl KeyEncoding {
+    /// What is known of a stored key as a number that a search may be for.
+    pub fn numbers(self, key: &ColumnInfo) -> ColumnInfo {
+        let range = match self {
+            KeyEncoding::Value => return key.clone(),
+            KeyEncoding::Code => key.dictionary.map(|(_, _, entries)| code_range(entries)),
+            KeyEncoding::LookedUp(entries) => Some(code_range(entries)),
+        };
+        ColumnInfo::new(DataType::Int32, key.nullable, range)
+    }
+
+    /// A stored key as it is put into the index.
+    pub fn encode(self, cx: &mut Context<'_>, key: Lowered) -> Result<Lowered, Unsupported> {
+        let KeyEncoding::Code = self else { return Ok(key) };
+        let code = match &key.repr {
+            Repr::Text(text) => text.code,
+            Repr::Scalar(_) => None,
+        };
+        let code = code.ok_or_else(|| Unsupported("a dictionary column lost its codes".into()))?;
+        let value = cx.builder.convert(code.value, Scalar::I32);
+        Ok(Lowered { repr: Repr::Scalar(value), valid: key.valid, range: Some(code_range(code.entries)) })
+    }
+}
+
+/// The codes of a dictionary of so many entries.
+fn code_range(entries: u32) -> Range {
+    Range { min: 0, max: i128::from(entries.max(1)) - 1 }
+}
+
 pub(super) fn encoding_of(codes: &Option<KeyCodes>) -> KeyEncoding {
     match codes {
         None => KeyEncoding::Value,
@@ -192,14 +191,7 @@ impl KeyCodes {
         if to == from {
             return Some(KeyCodes { dictionary: to, from: CodeSource::Both });
         }
-        let scalar = match to.entries {
-            0..=0xff => Scalar::U8,
-            0x100..=0xffff => Scalar::U16,
-            _ => Scalar::U32,
-        };
-        let class = states.class(from.entries.into(), Growth::Fixed);
-        let state = states.state("text_codes", scalar.bytes(), class);
-        let map = CodeMap { from, to, class, state, scalar };
+        let map = CodeMap::plan(from, to, states);
         Some(KeyCodes { dictionary: to, from: CodeSource::Map(map) })
     }
 
@@ -233,19 +225,6 @@ impl KeyCodes {
     }
 }
 
-impl CodeMap {
-    /// What the map has for a code (`u32`).
-    fn element(&self, cx: &mut Context<'_>, code: V) -> V {
-        let map = cx.argument("text_codes", Type::global(self.scalar), Argument::State(self.state));
-        cx.builder.element(map, code)
-    }
-
-    /// The entries that are looked up, as the source of a pipeline.
-    pub fn entries(&self) -> Entries {
-        Entries { dictionary: self.from, class: self.class }
-    }
-}
-
 impl JoinOperator {
     /// What one of the probe side's keys is encoded by, where these are codes; `key` is over the current row.
     pub(super) fn code_of_probe(
@@ -253,9 +232,11 @@ impl JoinOperator {
         cx: &mut Context<'_>,
         (number, key): (usize, &Expr),
     ) -> Result<Option<Lowered>, Unsupported> {
-        match (self.codes.get(number), &key.kind) {
-            (Some(Some(codes)), ExprKind::Column(column)) => codes.of(cx, *column).map(Some),
-            (Some(Some(_)), _) => Err(Unsupported::internal("codes of a text that is no column")),
+        match key.kind {
+            ExprKind::Column(column) => self.code_of_column(cx, (number, column)),
+            _ if matches!(self.codes.get(number), Some(Some(_))) => {
+                Err(Unsupported::internal("codes of a text that is no column"))
+            }
             _ => Ok(None),
         }
     }
@@ -266,14 +247,12 @@ impl JoinOperator {
         cx: &mut Context<'_>,
         (number, column): (usize, usize),
     ) -> Result<Option<Lowered>, Unsupported> {
-        match self.codes.get(number) {
-            Some(Some(codes)) => codes.of(cx, column).map(Some),
-            _ => Ok(None),
-        }
+        let codes = self.codes.get(number).and_then(Option::as_ref);
+        codes.map(|codes| codes.of(cx, column)).transpose()
     }
 
     /// Whether the only key is encoded by codes of which a bitmap says if a build row has them.
-    pub(super) fn sifts_codes(&self) -> bool {
+    pub(super) fn has_code_filter(&self) -> bool {
         matches!(self.codes.as_slice(), [Some(_)]) && self.index.has_filter()
     }
 
@@ -353,136 +332,4 @@ fn look_up(cx: &mut Context<'_>, dictionary: Dictionary, value: &Lowered) -> Res
     };
     let code = cx.builder.convert(code, Scalar::I32);
     Ok(Lowered { repr: Repr::Scalar(code), valid: value.valid, range: Some(numbers(dictionary.entries)) })
-}
-
-/// The entries of a dictionary as rows of one text.
-#[derive(Debug)]
-pub(crate) struct Entries {
-    dictionary: Dictionary,
-    class: usize,
-}
-
-impl Entries {
-    /// How many there are.
-    pub fn count(&self) -> u64 {
-        self.dictionary.entries.into()
-    }
-}
-
-impl fmt::Display for Entries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("dictionary entries")
-    }
-}
-
-impl Source for Entries {
-    fn rows(&self) -> RowCount {
-        RowCount::Class(self.class)
-    }
-
-    fn columns(&self) -> Vec<ColumnInfo> {
-        vec![ColumnInfo::new(DataType::Utf8, false, None)]
-    }
-
-    fn has_every_row(&self) -> bool {
-        true
-    }
-
-    fn live(&self, _cx: &mut Context<'_>, _row: V) -> Option<V> {
-        None
-    }
-
-    fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
-        let code = cx.builder.convert(row, Scalar::U32);
-        let text = Text { code: None, ..self.dictionary.entry(cx, code) };
-        cx.begin_values(vec![Lowered { repr: Repr::Text(text), valid: None, range: None }]);
-        Ok(())
-    }
-
-    fn read(&self, _columns: &BTreeSet<usize>, _states: &mut BTreeSet<usize>) {}
-}
-
-/// Looks texts up in a dictionary, and writes down their codes.
-#[derive(Debug)]
-pub(crate) struct MapEntries(pub CodeMap);
-
-impl fmt::Display for MapEntries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("codes of the build side")
-    }
-}
-
-impl Sink for MapEntries {
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
-    fn read(&self, _states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
-        BTreeSet::from([0])
-    }
-
-    fn keeps_text(&self) -> bool {
-        false
-    }
-
-    fn rows_foreseen(&self, _rows: u64) -> Option<u64> {
-        None
-    }
-
-    fn begin<'s>(
-        &'s self,
-        _cx: &mut Context<'_>,
-        _job: &Job<'s>,
-    ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
-        Ok(Box::new(MapEmitter(&self.0)))
-    }
-}
-
-struct MapEmitter<'s>(&'s CodeMap);
-
-impl Emitter for MapEmitter<'_> {
-    fn row(&mut self, cx: &mut Context<'_>, row: V, _flow: Flow) -> Result<(), Unsupported> {
-        let CodeMap { to, state, scalar, .. } = *self.0;
-        let Repr::Text(text) = cx.column(0)?.repr else {
-            return Err(Unsupported::internal("an entry of a dictionary is a text"));
-        };
-        let code = code_in(cx, to, &text);
-        let map = cx.argument("text_codes", Type::global(scalar), Argument::State(state));
-        let pointer = cx.builder.offset(map, row);
-        let code = cx.builder.convert(code, scalar);
-        cx.builder.store(pointer, code);
-        Ok(())
-    }
-}
-
-/// The code (`u32`) that a text has in a dictionary, found by halving; the number of its entries where it is none of them.
-fn code_in(cx: &mut Context<'_>, dictionary: Dictionary, text: &Text) -> V {
-    let entries = cx.constant(Constant::Int(Scalar::U32, dictionary.entries.into()));
-    let (zero, one) = (cx.builder.u32(0), cx.builder.u32(1));
-    let (low, high) = (cx.builder.var_of("low", zero), cx.builder.var_of("high", entries));
-    let code = cx.builder.var_of("code", entries);
-    cx.begin_loop();
-    let b = &mut *cx.builder;
-    let (first, end) = (b.read(low), b.read(high));
-    let done = b.ge(first, end);
-    b.break_if(done);
-    // There are at most 65,536 entries: the sum does not overflow.
-    let sum = b.add(first, end);
-    let middle = b.binary(BinaryOp::Shr, sum, one);
-    let entry = dictionary.entry(cx, middle);
-    let order = text_order(cx, &entry, text);
-    let nothing = cx.builder.i32(0);
-    let is_it = cx.builder.eq(order, nothing);
-    cx.begin_if(is_it);
-    cx.builder.assign(code, middle);
-    cx.builder.break_loop();
-    cx.end();
-    let is_below = cx.builder.lt(order, nothing);
-    let behind = cx.builder.add(middle, one);
-    let from = cx.builder.select(is_below, behind, first);
-    let to = cx.builder.select(is_below, end, middle);
-    cx.builder.assign(low, from);
-    cx.builder.assign(high, to);
-    cx.end();
-    cx.builder.read(code)
 }

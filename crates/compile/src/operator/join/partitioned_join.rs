@@ -10,8 +10,9 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 
 use super::JoinOperator;
+use super::index::Index;
 use crate::choices::Choices;
-use crate::context::{Context, Unsupported, register_type};
+use crate::context::{Context, Lowered, Unsupported, register_type};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::lower::column_of;
@@ -32,44 +33,39 @@ const PART_SHARE: u64 = 4;
 /// Bytes of a key that is a text, without those of the text.
 const TEXT_BYTES: u64 = 12;
 
-/// Gives rows of the probe side their parts.
+/// Gives rows of a side of a join their parts.
 #[derive(Debug)]
-pub(crate) struct ProbeParts(pub Arc<JoinOperator>);
-
-impl RowParts for ProbeParts {
-    fn keys(&self) -> &[Expr] {
-        &self.0.probe_keys
-    }
-
-    fn part(&self, cx: &mut Context<'_>, bits: u32) -> Result<(V, Option<V>), Unsupported> {
-        let keys = self.0.keys_of_probe(cx)?;
-        Ok((self.0.index.part(cx, &keys, bits)?, None))
-    }
+pub(crate) struct PartsOfSide {
+    pub join: Arc<JoinOperator>,
+    pub is_build: bool,
 }
 
-/// Gives rows of the build side their parts.
-#[derive(Debug)]
-pub(crate) struct BuildSideParts(pub Arc<JoinOperator>);
-
-impl RowParts for BuildSideParts {
+impl RowParts for PartsOfSide {
     fn keys(&self) -> &[Expr] {
-        let JoinOperator { stored, probe_keys, .. } = &*self.0;
-        stored.get(..probe_keys.len()).unwrap_or(stored)
+        let JoinOperator { stored, probe_keys, .. } = &*self.join;
+        match self.is_build {
+            true => stored.get(..probe_keys.len()).unwrap_or(stored),
+            false => probe_keys,
+        }
     }
 
     fn part(&self, cx: &mut Context<'_>, bits: u32) -> Result<(V, Option<V>), Unsupported> {
+        let JoinOperator { index, .. } = &*self.join;
+        if !self.is_build {
+            let keys = self.join.keys_of_probe(cx, &[])?;
+            return Ok((index.part(cx, &keys, bits)?, None));
+        }
         // As they will be in the store, and so in the index.
-        self.0.push_stored(cx);
-        let keys = self.0.index.keys_of_row(cx)?;
+        self.join.push_stored(cx);
+        let keys = index.keys_of_row(cx)?;
         cx.pop_layer();
-        Ok((self.0.index.part(cx, &keys, bits)?, None))
+        Ok((index.part(cx, &keys, bits)?, None))
     }
 }
 
 /// What is thought of the two sides of a join.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sides {
-    /// Rows of the probe side.
     pub probe_rows: u64,
     /// Rows of the build side, where that is foreseen well.
     pub build_rows: Option<u64>,
@@ -86,8 +82,8 @@ impl JoinOperator {
 
     /// Bytes, about, that are looked at where rows are looked up among so many of the build side: at least.
     pub(super) fn bytes_searched(&self, build_rows: u64) -> u64 {
-        let keys = &self.store.infos()[..self.probe_keys.len()];
-        self.index.bytes_searched(build_rows, keys.iter().map(key_bytes).sum())
+        let keys = &self.index.store.infos()[..self.probe_keys.len()];
+        self.index.path.bytes_searched(build_rows, keys.iter().map(key_bytes).sum())
     }
 
     /// What is thought of the rows that are looked up, and of what is searched, for people.
@@ -110,8 +106,11 @@ impl JoinOperator {
     }
 
     /// The join, where rows come in parts.
-    pub(crate) fn in_parts(self) -> JoinOperator {
-        JoinOperator { index: self.index.in_parts(), ..self }
+    pub(crate) fn in_parts(mut self) -> JoinOperator {
+        if let Some(hash) = self.index.path.hash_mut() {
+            hash.table = hash.table.in_parts();
+        }
+        self
     }
 
     /// Into how many parts rows are brought before they are looked up; and why.
@@ -124,7 +123,7 @@ impl JoinOperator {
         let Sides { probe_rows, build_rows: Some(build_rows), are_scattered: true } = *sides else {
             return off("not known to look up keys far from each other in a large table");
         };
-        let keys = &self.store.infos()[..self.probe_keys.len()];
+        let keys = &self.index.store.infos()[..self.probe_keys.len()];
         let bytes = self.bytes_searched(build_rows);
         let cache = choices.calibration.index_cache(is_serial);
         let part =
@@ -143,6 +142,23 @@ impl JoinOperator {
             Some(parts) => (*parts, cache.reason("a part of the index stays in a cache")),
             None => off("there are no parts"),
         }
+    }
+}
+
+impl Index {
+    /// The part (`u32`) of a row with these keys, of which `bits` bits are the number: where its search begins, by the highest bits of that. It
+    /// is about order alone: rows whose keys are NULL or beyond the range of the slots, which find nothing, may be of any part.
+    fn part(&self, cx: &mut Context<'_>, keys: &[Lowered], bits: u32) -> Result<V, Unsupported> {
+        match (self.path.hash(), self.path.dense(), keys) {
+            (Some(hash), ..) => Ok(hash.table.part(cx, keys, &self.wide, bits)),
+            (None, Some(dense), [key]) => dense.range.part(cx, key, bits),
+            _ => Err(Unsupported::internal("parts of a join that has none")),
+        }
+    }
+
+    /// How many of the parts may have rows; at least one.
+    pub fn parts_used(&self, bits: u32) -> u64 {
+        self.path.dense().map_or(1 << bits, |key| key.range.parts_used(bits))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::JoinOperator;
+use super::index::Index;
 use crate::choices::Choices;
 use crate::program::States;
 use crate::types::DataType;
@@ -16,9 +17,7 @@ const MOST_PASSED: f64 = 0.5;
 /// What is thought of the rows that a Bloom filter would be filled with and asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Filtered {
-    /// Rows of the build side.
     pub build_rows: u64,
-    /// Rows of the probe side.
     pub probe_rows: u64,
     /// The share of the probe side's rows that finds a match; `None` where the build side has all rows of its tables.
     pub share: Option<f64>,
@@ -27,18 +26,17 @@ pub(crate) struct Filtered {
 impl JoinOperator {
     /// Whether the build side's keys are in a hash table, and rows of the probe side that match none may be left out.
     pub(crate) fn may_have_bloom(&self) -> bool {
-        self.index.is_hashed() && self.ignores_unmatched()
+        self.index.path.hash().is_some() && self.ignores_unmatched()
     }
 
-    /// What it lacks for a Bloom filter, beside columns of a scan.
-    pub(crate) fn lacks_bloom(&self) -> Option<&'static str> {
-        let mut keys = self.store.infos().into_iter().zip(&self.codes);
+    /// Why a Bloom filter can not be, beside columns of a scan.
+    pub(crate) fn why_no_bloom(&self) -> Option<&'static str> {
+        let mut keys = self.index.store.infos().into_iter().zip(&self.codes);
         // Bytes of texts would be hashed once more, and in a loop.
         let is_hashed_text = keys.any(|(key, codes)| key.data_type == DataType::Utf8 && codes.is_none());
         is_hashed_text.then_some("texts are hashed byte by byte")
     }
 
-    /// What the rule takes; and why.
     pub(crate) fn rule_of_bloom(
         &self,
         rows: &Filtered,
@@ -74,8 +72,11 @@ impl JoinOperator {
         format!("{matched} of about {probe_rows} rows find a match among {build_rows} in {searched}")
     }
 
-    /// The join with a Bloom filter.
-    pub(crate) fn with_bloom(self, states: &mut States) -> JoinOperator {
-        JoinOperator { index: self.index.with_bloom(&self.store, states), ..self }
+    pub(crate) fn with_bloom(mut self, states: &mut States) -> JoinOperator {
+        let Index { path, store, .. } = &mut self.index;
+        if let Some(hash) = path.hash_mut() {
+            hash.table = hash.table.with_bloom(store, states);
+        }
+        self
     }
 }

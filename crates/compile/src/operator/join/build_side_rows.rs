@@ -27,25 +27,25 @@ impl fmt::Display for StoredRows {
 
 impl Source for StoredRows {
     fn rows(&self) -> RowCount {
-        self.0.store.rows()
+        self.0.index.store.rows()
     }
 
     fn columns(&self) -> Vec<ColumnInfo> {
-        self.0.store.infos()
+        self.0.index.store.infos()
     }
 
     fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
-        self.0.store.is_taken(cx, row)
+        self.0.index.store.is_taken(cx, row)
     }
 
     fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
-        let columns = self.0.store.columns().iter();
+        let columns = self.0.index.store.columns().iter();
         cx.push_joined(columns.map(|column| Joined::stored(column, row, None)).collect());
         Ok(())
     }
 
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
-        self.0.store.read(columns, states);
+        self.0.index.store.read(columns, states);
     }
 }
 
@@ -61,15 +61,15 @@ impl fmt::Display for KeptRows {
 
 impl Source for KeptRows {
     fn rows(&self) -> RowCount {
-        self.0.store.rows()
+        self.0.index.store.rows()
     }
 
     fn columns(&self) -> Vec<ColumnInfo> {
-        self.0.columns().to_vec()
+        self.0.columns.clone()
     }
 
     fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
-        match (self.0.store.is_taken(cx, row), self.0.is_kept(cx, row)) {
+        match (self.0.index.store.is_taken(cx, row), self.0.is_kept(cx, row)) {
             (Some(taken), Some(kept)) => Some(cx.builder.and(taken, kept)),
             (taken, kept) => taken.or(kept),
         }
@@ -89,7 +89,7 @@ impl Source for KeptRows {
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
         self.0.read_build(columns, states);
         if self.0.nulls.is_some() {
-            self.0.store.read(&(0..self.0.probe_keys.len()).collect(), states);
+            self.0.index.store.read(&(0..self.0.probe_keys.len()).collect(), states);
         }
     }
 }
@@ -118,7 +118,7 @@ impl JoinOperator {
         let mut live = cx.builder.and(unmatched, no_null);
         let zero = cx.builder.u32(0);
         let empty = cx.builder.eq(seen, zero);
-        for column in &self.store.columns()[..self.probe_keys.len()] {
+        for column in &self.index.store.columns()[..self.probe_keys.len()] {
             if let Some(valid) = column.load_valid(cx, place) {
                 let passes = cx.builder.or(valid, empty);
                 live = cx.builder.and(live, passes);

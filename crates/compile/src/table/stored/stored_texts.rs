@@ -29,12 +29,7 @@ pub(crate) struct Candidate {
 
 impl TextParts {
     pub(super) fn declare(part: &mut Declare<'_>) -> TextParts {
-        TextParts { addresses: part("text", (8, 1)), lengths: part("text_lengths", (4, 1)) }
-    }
-
-    /// Both of them, each with the type of its values and how many of them a place has.
-    pub(super) fn all(self) -> [(usize, (Scalar, u32)); 2] {
-        [(self.addresses, (Scalar::U64, 1)), (self.lengths, (Scalar::U32, 1))]
+        TextParts { addresses: part("text", 8), lengths: part("text_lengths", 4) }
     }
 }
 

@@ -2,19 +2,58 @@
 
 use std::collections::BTreeSet;
 
+use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
 use super::JoinOperator;
+use super::index::Index;
 use crate::context::{Context, Unsupported};
 use crate::expr::columns_read;
 use crate::operator::Flow;
 use crate::operator::roles::{Expansion, Next};
 use crate::plan::JoinKind;
-use crate::table::index::Positions;
-use crate::table::together::Found;
+use crate::table::key_rows::{KeyRows, Positions};
+use crate::table::shared_keys::Found;
 
 /// The position that stands for no row at all: buckets have less than 2³¹.
 const NONE: u32 = u32::MAX;
+
+impl Index {
+    /// Whether the rows of a key stand at positions one after the other; or why not.
+    fn has_positions(&self) -> Result<(), String> {
+        match self.rows {
+            KeyRows::Buckets(_) => Ok(()),
+            KeyRows::All if self.store.is_dense() => Ok(()),
+            KeyRows::All => Err("rows are stored with holes".into()),
+            KeyRows::One | KeyRows::Chained(_) => Err("the rows of a key stand in no bucket".into()),
+        }
+    }
+
+    /// As [`AccessPath::positions`](super::method::AccessPath::positions), of a search in the hash table that has ended.
+    pub(super) fn positions_of(
+        &self,
+        cx: &mut Context<'_>,
+        found: Found,
+        positions: Positions,
+    ) -> Result<(), Unsupported> {
+        let buckets = self.buckets()?;
+        let (number, zero) = (cx.builder.read(found.hit), cx.builder.u32(0));
+        let is_found = cx.builder.ne(number, zero);
+        cx.begin_if(is_found);
+        let slot = cx.builder.read(found.slot);
+        positions.set(cx, buckets, slot);
+        cx.end();
+        Ok(())
+    }
+
+    /// The place (`i64`) of the row at a position (`u32`).
+    fn place_at_position(&self, cx: &mut Context<'_>, position: V) -> V {
+        match self.rows.buckets() {
+            Some(buckets) => buckets.place_of_position(cx, position),
+            None => cx.builder.convert(position, Scalar::I64),
+        }
+    }
+}
 
 impl JoinOperator {
     /// Whether other lanes can take its pairs; or why not.
@@ -29,7 +68,7 @@ impl JoinOperator {
             ProbeSemi | ProbeAnti | ProbeMark if self.residual.is_some() => {}
             _ => return Err("the first candidate is a match".into()),
         }
-        self.index.has_positions(&self.store)
+        self.index.has_positions()
     }
 
     /// Whether a row without a match goes on.
@@ -54,8 +93,8 @@ impl JoinOperator {
 
 impl Expansion for JoinOperator {
     fn range(&self, cx: &mut Context<'_>, range: Positions) -> Result<(), Unsupported> {
-        let keys = self.keys_of_probe(cx)?;
-        self.index.find_positions(cx, self.matches(), &keys, range)?;
+        let keys = self.keys_of_probe(cx, &[])?;
+        self.index.if_possible(cx, &keys, |cx, keys| self.index.path.positions(cx, keys, range))?;
         self.range_without_match(cx, range);
         Ok(())
     }
@@ -67,11 +106,11 @@ impl Expansion for JoinOperator {
     }
 
     fn most(&self) -> u64 {
-        self.build_bound
+        self.build_rows.bound
     }
 
     fn is_even(&self) -> bool {
-        !self.index.is_built()
+        self.index.tries_all()
     }
 
     fn needed(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {

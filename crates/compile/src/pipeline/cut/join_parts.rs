@@ -6,16 +6,16 @@
 use std::sync::Arc;
 
 use super::Cut;
+use super::join::JoinSite;
 use super::open::{Open, OpenRows};
 use crate::MicroModel;
 use crate::context::Unsupported;
-use crate::layout::ColumnInfo;
-use crate::operator::join::{BuildSideParts, JoinOperator, ProbeParts, Sides};
+use crate::operator::join::{JoinOperator, Sides};
 use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore, RowParts};
 use crate::plan::JoinKind;
 use crate::program::Purpose;
 use crate::variant::axes::{BuildParts, JoinParts};
-use crate::variant::{Site, Variant};
+use crate::variant::{Variant, all_but};
 
 /// A place where a pipeline is cut, and goes on with its rows in parts.
 #[derive(Debug)]
@@ -33,9 +33,7 @@ pub(super) struct PartCut {
 /// Into how many parts the rows of a join's sides are brought before they come to it: 1 where they are not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SideParts {
-    /// Of the build side.
     pub(super) build: u64,
-    /// Of the probe side.
     pub(super) probe: u64,
 }
 
@@ -46,54 +44,54 @@ impl SideParts {
 
 /// What a join knows of those that its rows come to in the same pipeline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Behind {
+pub(super) struct Downstream {
     /// Rows of the largest build side.
     pub(super) build_rows: u64,
 }
 
-impl Behind {
+impl Downstream {
     /// The same of the probe side of a join whose build side is thought to have so many rows.
-    pub(super) fn and(self, kind: JoinKind, build_rows: u64) -> Behind {
+    pub(super) fn and(self, kind: JoinKind, build_rows: u64) -> Downstream {
         match kind {
             // Its pipeline ends there.
-            JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark => Behind { build_rows },
-            _ => Behind { build_rows: self.build_rows.max(build_rows) },
+            JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark => Downstream { build_rows },
+            _ => Downstream { build_rows: self.build_rows.max(build_rows) },
         }
     }
 }
 
 impl Cut<'_> {
     /// Why rows cannot be brought into parts where they are.
-    fn lacks_parts(&self, rows: &OpenRows) -> Option<String> {
+    fn why_no_parts(&self, rows: &OpenRows) -> Option<String> {
         let most = JoinParts::ALL.iter().map(|parts| parts.0).max().unwrap_or(1);
         if !self.shape.is_serial() && !rows.branches.iter().all(Open::is_single) {
-            let lacks = "a join before may make several rows of one, and a block finds places for as many rows at a time as it has threads";
-            return Some(lacks.into());
+            let why_not = "a join before may make several rows of one, and a block finds places for as many rows at a time as it has threads";
+            return Some(why_not.into());
         }
         let each = rows.branches.iter();
         let mut each = each.map(|open| PartStore::lacks(&rows.columns, (part_size(open), most), self.shape));
-        each.find_map(|lacks| lacks)
+        each.find_map(|why_not| why_not)
     }
 
-    /// Into how many parts the rows of the two sides are brought before they come to a join.
-    /// `sides`: what is thought of them; `behind`: of what is further on in the pipeline.
+    /// Into how many parts the rows of the two sides are brought before they come to a join. `sides`: what is thought of them.
     pub(super) fn join_parts(
         &self,
-        (operator, site): (&JoinOperator, &Site<'_>),
+        at: &JoinSite<'_>,
+        operator: &JoinOperator,
         (build, probe): (&OpenRows, &OpenRows),
-        (sides, behind): (&Sides, Behind),
+        sides: &Sides,
     ) -> Result<SideParts, Unsupported> {
         // Where there are no keys there is no choice.
-        if operator.index().lacks_parts().is_some() {
+        if operator.index().tries_all() {
             return Ok(SideParts::OFF);
         }
-        let (off, lacks) = (JoinParts(1), self.lacks_parts(probe));
-        let (parts, reason) = match &lacks {
+        let (off, why_not) = (JoinParts(1), self.why_no_parts(probe));
+        let (parts, reason) = match &why_not {
             Some(_) => (off, "rows cannot be stored in parts".into()),
             None if self.choices.micro_model != MicroModel::Resolution => {
                 (off, "the micro model looks up rows as they come".into())
             }
-            None if behind.build_rows > sides.build_rows.unwrap_or(0) => {
+            None if at.downstream.build_rows > sides.build_rows.unwrap_or(0) => {
                 (off, "a join further on has a larger build side".into())
             }
             None if probe.branches.iter().any(|open| !open.cuts.is_empty()) => {
@@ -102,60 +100,39 @@ impl Cut<'_> {
             None => operator.rule_of_parts(sides, (self.shape.is_serial(), self.choices)),
         };
         let rule = ((parts, &*reason), Some(operator.estimate_of_parts(sides)));
-        let parts = site.choose_by(rule, |value: JoinParts| match &lacks {
+        let parts = at.site.choose_by(rule, |value: JoinParts| match &why_not {
             _ if value == off => Ok(()),
-            Some(lacks) => Err(lacks.clone()),
+            Some(why_not) => Err(why_not.clone()),
             None => PartStore::admits(value.0, self.shape),
         })?;
         if parts == off {
             return Ok(SideParts::OFF);
         }
-        let lacks = self.lacks_parts(build);
-        let rule = match &lacks {
-            Some(lacks) => (BuildParts::Off, lacks.as_str()),
+        let why_not = self.why_no_parts(build);
+        let rule = match &why_not {
+            Some(why_not) => (BuildParts::Off, why_not.as_str()),
             None => (BuildParts::On, "the index is filled part after part"),
         };
         let text = operator.estimate_of_build_parts(sides, parts.0);
-        let of_build = site.choose_by((rule, text), |value| match (value, &lacks) {
-            (BuildParts::On, Some(lacks)) => Err(lacks.clone()),
-            _ => Ok(()),
-        })?;
+        let of_build = at.site.choose_by((rule, text), all_but(BuildParts::On, &why_not))?;
         let build = if of_build == BuildParts::On { parts.0 } else { 1 };
         Ok(SideParts { build, probe: parts.0 })
     }
 
-    /// Has the rows of the probe side come in parts to what follows.
-    pub(super) fn probe_in_parts(
-        &mut self,
-        rows: &mut OpenRows,
-        operator: &Arc<JoinOperator>,
-        sides: SideParts,
-    ) -> Result<(), Unsupported> {
-        self.come_in_parts(rows, operator, (sides.probe, Arc::new(ProbeParts(Arc::clone(operator)))))
-    }
-
-    /// The same of the build side.
-    pub(super) fn build_in_parts(
-        &mut self,
-        rows: &mut OpenRows,
-        operator: &Arc<JoinOperator>,
-        sides: SideParts,
-    ) -> Result<(), Unsupported> {
-        let by = Arc::new(BuildSideParts(Arc::clone(operator)));
-        self.come_in_parts(rows, operator, (sides.build, by))
-    }
-
-    fn come_in_parts(
+    /// Has the rows of a side come in so many parts to what follows.
+    pub(super) fn come_in_parts(
         &mut self,
         OpenRows { branches, columns, .. }: &mut OpenRows,
         operator: &JoinOperator,
-        (parts, by): (u64, Arc<dyn RowParts>),
+        parts: u64,
+        by: Arc<dyn RowParts>,
     ) -> Result<(), Unsupported> {
         if parts < 2 {
             return Ok(());
         }
         for open in branches {
-            let store = self.plan_parts(columns, open, parts)?;
+            let states = self.states.of(Purpose::Store);
+            let store = PartStore::plan(columns, part_size(open), parts, self.shape, states)?;
             let used = operator.index().parts_used(store.bits());
             let store = Arc::new(store.of_parts(u32::try_from(used).map_err(Unsupported::internal)?));
             let (step, bound, shared_out) = (open.steps.len(), open.bound, open.shared_out);
@@ -164,16 +141,6 @@ impl Cut<'_> {
             open.shared_out = None;
         }
         Ok(())
-    }
-
-    fn plan_parts(
-        &mut self,
-        columns: &[ColumnInfo],
-        open: &Open,
-        parts: u64,
-    ) -> Result<PartStore, Unsupported> {
-        let states = self.states.of(Purpose::Store);
-        PartStore::plan(columns, part_size(open), parts, self.shape, states)
     }
 
     /// Ends a pipeline wherever its rows are to come in parts to what follows; what is left goes on from the last of these places.
@@ -195,14 +162,8 @@ impl Cut<'_> {
             let mut front = std::mem::replace(open, rest);
             (front.bound, front.shared_out) = (cut.bound, cut.shared_out);
             let PartCut { store, by, .. } = cut;
-            self.close_in_parts(vec![front], IntoParts { store, by });
+            self.close(vec![front], Arc::new(IntoParts { store, by }));
         }
-    }
-
-    /// Ends open pipelines in parts.
-    pub(super) fn close_in_parts(&mut self, mut branches: Vec<Open>, sink: IntoParts) {
-        branches.iter_mut().for_each(|open| self.cut_at_parts(open));
-        self.close(branches, Arc::new(sink));
     }
 }
 
