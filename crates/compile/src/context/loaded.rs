@@ -1,5 +1,5 @@
-//! Rows of which columns are in registers before they change lanes (full scan; DogQC, section 5.1), all or those that have been read, where
-//! others move as the numbers that their columns stand on ([`carried`](super::carried)).
+//! Rows of which columns are in registers before they change lanes (full scan; DogQC, section 5.1), where others move as the numbers that
+//! their columns stand on ([`carried`](super::carried)).
 //!
 //! Columns that lie in memory are loaded; what is computed of them is computed where it is read, by the rows that come so far: no row
 //! fails by an expression that a filter before it would have kept it from.
@@ -105,37 +105,6 @@ impl Context<'_> {
         body: impl FnOnce(&mut Self) -> Result<T, Unsupported>,
     ) -> Result<T, Unsupported> {
         let found = self.stored(columns)?;
-        self.with_stored(found, body)
-    }
-
-    /// As [`Context::with_loaded`], of the columns that were read before, whose values are in registers already.
-    pub(crate) fn with_read<T>(
-        &mut self,
-        columns: &BTreeSet<usize>,
-        body: impl FnOnce(&mut Self) -> Result<T, Unsupported>,
-    ) -> Result<T, Unsupported> {
-        let mut found = self.stored(columns)?;
-        for (layer, columns) in &mut found {
-            columns.retain(|column| self.known(*layer, *column).is_some());
-        }
-        found.retain(|_, columns| !columns.is_empty());
-        self.with_stored(found, body)
-    }
-
-    /// The columns that lie in memory, by layer, which `columns` of the current row are or are computed from.
-    fn stored(&self, columns: &BTreeSet<usize>) -> Result<BTreeMap<usize, BTreeSet<usize>>, Unsupported> {
-        let (mut found, mut seen) = (BTreeMap::new(), HashSet::new());
-        for column in columns {
-            self.add_stored(self.current, *column, &mut found, &mut seen)?;
-        }
-        Ok(found)
-    }
-
-    fn with_stored<T>(
-        &mut self,
-        found: BTreeMap<usize, BTreeSet<usize>>,
-        body: impl FnOnce(&mut Self) -> Result<T, Unsupported>,
-    ) -> Result<T, Unsupported> {
         let (before, current) = (self.layers.clone(), self.current);
         for (layer, columns) in found {
             let this = self.layers.get(layer).cloned().ok_or_else(|| missing(layer))?;
@@ -152,6 +121,15 @@ impl Context<'_> {
         (self.layers, self.current) = (before, current);
         self.ranges.borrow_mut().clear();
         result
+    }
+
+    /// The columns that lie in memory, by layer, which `columns` of the current row are or are computed from.
+    fn stored(&self, columns: &BTreeSet<usize>) -> Result<BTreeMap<usize, BTreeSet<usize>>, Unsupported> {
+        let (mut found, mut seen) = (BTreeMap::new(), HashSet::new());
+        for column in columns {
+            self.add_stored(self.current, *column, &mut found, &mut seen)?;
+        }
+        Ok(found)
     }
 
     fn load_now(&mut self, layer: usize, this: &dyn RowLayer, column: usize) -> Result<Loaded, Unsupported> {

@@ -78,10 +78,8 @@ impl Exchanges<'_> {
         };
         let chosen = self.environment.chooser.choose(self.site, rule, |lanes| match lanes {
             TextLanes::Lane => Ok(()),
-            TextLanes::Warp | TextLanes::Packed if !texts.compares() => {
-                Err("no filter wants two texts to be equal".into())
-            }
-            TextLanes::Warp | TextLanes::Packed => self.possible.map_err(String::from),
+            TextLanes::Warp if !texts.compares() => Err("no filter wants two texts to be equal".into()),
+            TextLanes::Warp => self.possible.map_err(String::from),
             TextLanes::Run => self.admits_runs(&texts),
             TextLanes::Refill => self.admits_matches(&texts),
         })?;

@@ -105,7 +105,7 @@ impl Body<'_> {
                 .carried
             {
                 CarriedRows::Values => cx.with_loaded(&columns, |cx| next(cx, flow)),
-                CarriedRows::Read | CarriedRows::Places => next(cx, flow),
+                CarriedRows::Places => next(cx, flow),
             })
         };
         let active = match self.queue {
@@ -364,11 +364,8 @@ impl Body<'_> {
         loads_before: bool,
     ) -> Result<(CarriedRow, Vec<Var>), Unsupported> {
         let row = match self.variants.points.carried {
-            CarriedRows::Read if !loads_before => cx.with_read(columns, |cx| cx.carried(columns))?,
             CarriedRows::Places if !loads_before => cx.carried(columns)?,
-            CarriedRows::Values | CarriedRows::Read | CarriedRows::Places => {
-                cx.with_loaded(columns, |cx| cx.carried(columns))?
-            }
+            CarriedRows::Values | CarriedRows::Places => cx.with_loaded(columns, |cx| cx.carried(columns))?,
         };
         let registers = row.registers().iter();
         let registers = registers.map(|register| cx.builder.var_of("carried", *register)).collect();

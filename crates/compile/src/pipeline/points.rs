@@ -393,7 +393,6 @@ impl Texts {
         match self.lanes {
             TextLanes::Lane | TextLanes::Run | TextLanes::Refill => MatchLanes::Lane,
             TextLanes::Warp => MatchLanes::Warp,
-            TextLanes::Packed => MatchLanes::Packed,
         }
     }
 

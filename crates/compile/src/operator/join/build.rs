@@ -151,7 +151,7 @@ impl KeySearch for IndexEmitter<'_> {
         (row, mark): (V, u32),
     ) -> Result<Found, Unsupported> {
         let JoinOperator { index, store, .. } = self.join;
-        let texts = KeyTexts { lanes: index.text_lanes(), mark };
+        let texts = KeyTexts { mark };
         index.insert_together(cx, (store, keys), (live, row), &texts)
     }
 }

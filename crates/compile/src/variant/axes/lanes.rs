@@ -45,8 +45,6 @@ axis!(
         Lane = "lane",
         /// All of its warp, row by row, where two are compared.
         Warp = "warp",
-        /// All of its warp, the words of all of the warp's rows one behind the other, where two are compared.
-        Packed = "packed",
         /// All of its warp, the bytes of all of the warp's rows as one run, where LIKE looks for a text in a table's.
         Run = "run",
         /// The row's own, some bytes at a time, where one is matched; a lane whose match is decided takes another row while the others go on.
@@ -62,8 +60,6 @@ axis!(
         Lane = "lane",
         /// All of its warp, row by row.
         Warp = "warp",
-        /// All of its warp, the words of all of the warp's rows one behind the other.
-        Packed = "packed",
     }
 );
 
@@ -75,9 +71,6 @@ axis!(
         Places = "places",
         /// As values: columns are loaded at the scan, or at the match, before rows change lanes (full scan).
         Values = "values",
-        /// Column by column: what steps before have read moves as its value, and is not loaded again; other columns are loaded where they
-        /// are read.
-        Read = "read",
     }
 );
 

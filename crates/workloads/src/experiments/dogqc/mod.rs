@@ -59,7 +59,7 @@ const REFILLED: Values = &[("expansion", "packed"), ("lane_refill", "all")];
 const IN_BUCKETS: (&str, &str) = ("bucket_entries", "rows");
 /// A lane looks at the texts of its own rows, or lanes share those of a warp's rows.
 const OWN_TEXTS: Values = &[("text_lanes", "lane"), ("key_text_lanes", "lane")];
-const SHARED_TEXTS: Values = &[("text_lanes", "run"), ("key_text_lanes", "packed")];
+const SHARED_TEXTS: Values = &[("text_lanes", "run"), ("key_text_lanes", "warp")];
 /// The side that a join builds is the one that the query has there, whatever is known of the rows.
 const BUILT_AS_WRITTEN: (&str, &str) = ("build_side", "written");
 /// The paper has no runtime filters, and a thread has one row at a time: all rows of a scan come to the steps. Its joins build the side that

@@ -58,7 +58,7 @@ impl KeyTable {
         let Keys::Stored(columns) = &self.keys else {
             return Err(Unsupported::internal("texts in a word"));
         };
-        let together = KeyTexts { lanes: self.texts, mark };
+        let together = KeyTexts { mark };
         let wide: Vec<bool> = self.columns.iter().map(is_wide).collect();
         let keys = SharedKeys { columns, keys: values };
         let hash = keys.hash(cx, (&wide, self.hashing.function), live, &together)?;
