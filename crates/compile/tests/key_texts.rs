@@ -132,7 +132,7 @@ fn kernels_that_share_texts_of_keys_pass_nvrtc() {
                     ("key_text_lanes", "warp"),
                     ("lane_refill", ["off", "last"][turn / 2]),
                     ("expansion", ["packed", "lane", "refill"][(number + turn) % 3]),
-                    ("carried", carried),
+                    ("live_columns", carried),
                 ];
                 compile(&kernels(&plan, &gpu, model, (threads, &others)), &mut seen, &plan, &others);
             }

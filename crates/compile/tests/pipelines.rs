@@ -557,7 +557,7 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
             ("all", "refill", "0", ("values", "warp")),
         ] {
             let mut forced = Forced::default();
-            forced.set("carried", carried).expect("an axis and its value");
+            forced.set("live_columns", carried).expect("an axis and its value");
             forced.set("text_lanes", texts).expect("an axis and its value");
             // One more choice is tried by every second way.
             let buffer = if carried == "values" { "shared" } else { "registers" };

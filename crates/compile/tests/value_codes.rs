@@ -102,7 +102,7 @@ fn kernels_read_codes_and_pass_nvrtc() {
         &[("row_arrangement", "blocked")],
         &[("placement", "global")],
         &[("placement", "block")],
-        &[("lane_refill", "all"), ("carried", "places")],
+        &[("lane_refill", "all"), ("live_columns", "places")],
         &[("segments", "warp"), ("placement", "global")],
     ];
     for way in ways {
@@ -123,7 +123,7 @@ fn kernels_read_codes_and_pass_nvrtc() {
 #[test]
 fn rows_without_codes_pass_nvrtc() {
     let ways: [&[(&str, &str)]; 4] = [
-        &[("lane_refill", "all"), ("carried", "values"), ("group_table", "direct")],
+        &[("lane_refill", "all"), ("live_columns", "values"), ("group_table", "direct")],
         &[("group_order", "sorted")],
         &[("group_parts", "64")],
         &[("group_table", "hash")],

@@ -148,7 +148,7 @@ fn others(number: usize) -> Vec<(&'static str, &'static str)> {
         ("lane_refill", ["off", "last", "all"][number % 3]),
         ("refill_threshold", ["28", "8", "32", "16"][number % 4]),
         ("expansion", ["packed", "lane", "refill", "warp"][number % 4]),
-        ("carried", ["places", "values"][number % 2]),
+        ("live_columns", ["places", "values"][number % 2]),
         ("index_rows", ["buckets", "chains"][number % 2]),
         ("hash_function", ["murmur3", "fnv1a", "multiply_shift"][number % 3]),
         ("text_join", "texts"),

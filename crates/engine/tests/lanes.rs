@@ -88,7 +88,8 @@ fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
         for (index, refill) in ["off", "filters", "all"].into_iter().enumerate() {
             let lanes = [4, 8, 32, 3][(index + number) % 4];
             let rows = [("index_rows", "buckets"), ("index_form", "hash")][index % 2];
-            let forced = [("carried", "values"), ("expansion", expansion), ("lane_refill", refill), rows];
+            let forced =
+                [("live_columns", "values"), ("expansion", expansion), ("lane_refill", refill), rows];
             ways.push((forced.into(), lanes));
         }
     }

@@ -99,7 +99,7 @@ fn variants(texts: &'static str, number: usize) -> [(&'static str, &'static str)
         ("text_lanes", texts),
         ("lane_refill", ["off", "last", "all"][number % 3]),
         ("expansion", ["packed", "lane", "refill"][number / 3 % 3]),
-        ("carried", ["places", "values"][(number + number / 3) % 2]),
+        ("live_columns", ["places", "values"][(number + number / 3) % 2]),
     ]
 }
 

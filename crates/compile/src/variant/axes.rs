@@ -53,7 +53,8 @@ pub use self::joins::{
 };
 pub use self::keys::{ComputedKeys, DependentKeys, TextKeys};
 pub use self::lanes::{
-    CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
+    KeyTextLanes, LaneRefill, MatchLanes, MovedColumns, QueueMatches, RefillBuffer, RefillThreshold,
+    TextLanes,
 };
 pub use self::parts::{GroupParts, PartDelivery, PartMemory};
 pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
@@ -399,8 +400,8 @@ axis!(
 );
 
 /// Names that axes had before, for one release: sessions may still force them so.
-pub(super) const FORMER: [(&str, &str); 2] =
-    [("sieves", "runtime_filters"), ("last_group", "run_accumulator")];
+pub(super) const FORMER: [(&str, &str); 3] =
+    [("sieves", "runtime_filters"), ("last_group", "run_accumulator"), ("carried", "live_columns")];
 
 /// Every axis.
 pub const ALL: &[Axis] = &[
@@ -459,7 +460,7 @@ pub const ALL: &[Axis] = &[
     QueueMatches::AXIS,
     TextLanes::AXIS,
     KeyTextLanes::AXIS,
-    CarriedRows::AXIS,
+    MovedColumns::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,
     RefillBuffer::AXIS,

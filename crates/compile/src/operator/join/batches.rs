@@ -14,7 +14,7 @@ use crate::plan::JoinKind;
 use crate::table::index::{Begun, Search};
 
 impl BatchLookUps for JoinOperator {
-    fn lacks(&self) -> Option<&'static str> {
+    fn why_not(&self) -> Option<&'static str> {
         self.index.lacks_batches()
     }
 

@@ -52,7 +52,7 @@ const STAGED: Values = &[("expansion", "staged"), ("lane_refill", "off")];
 /// Each lane takes the matches of rows of its own, and goes on with another row while others are not done (section 5.3).
 const WALKED: Values = &[("expansion", "refill"), ("lane_refill", "off")];
 /// Columns are loaded at the scan, or at the match, and change lanes (full scan); else they are loaded where they are read.
-const FULL_SCAN: (&str, &str) = ("carried", "values");
+const FULL_SCAN: (&str, &str) = ("live_columns", "values");
 /// And wait until there are enough of them.
 const REFILLED: Values = &[("expansion", "packed"), ("lane_refill", "all")];
 /// The rows of a key lie side by side in the bucket of their index, as the paper's hash table has them; else their numbers do.
