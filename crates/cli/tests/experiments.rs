@@ -191,7 +191,7 @@ fn divergence_is_measured_with_one_name_for_all() {
     check("dogqc-12", "refill behind each", 1);
     check("dogqc-13", "packed", 1);
     check("dogqc-text", "like, run", 1);
-    check("dogqc-text", "join, packed", 1);
+    check("dogqc-text", "join, warp", 1);
     check_times(folder.path(), "dogqc-14", "forced", "kernel_ms", 2);
     check_times(folder.path(), "dogqc-14", "rules, no dictionaries", "streamed_ms", 2);
     check_times(folder.path(), "dogqc-15", "datafusion", "total_ms", 2);

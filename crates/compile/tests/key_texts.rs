@@ -125,14 +125,14 @@ fn kernels_that_share_texts_of_keys_pass_nvrtc() {
     let gpu = Target::simt(32, 256, 227 << 10, 1056);
     let mut seen = BTreeSet::new();
     for plan in plans() {
-        for (number, texts) in ["warp", "packed"].into_iter().enumerate() {
+        for (number, carried) in ["places", "values"].into_iter().enumerate() {
             for (turn, model) in MicroModel::ALL.into_iter().enumerate() {
                 let threads = [None, Some(8)][(number + turn) % 2];
                 let others = [
-                    ("key_text_lanes", texts),
+                    ("key_text_lanes", "warp"),
                     ("lane_refill", ["off", "last"][turn / 2]),
                     ("expansion", ["packed", "lane", "refill"][(number + turn) % 3]),
-                    ("carried", ["places", "values"][number]),
+                    ("live_columns", carried),
                 ];
                 compile(&kernels(&plan, &gpu, model, (threads, &others)), &mut seen, &plan, &others);
             }
@@ -150,6 +150,6 @@ fn a_cpu_has_the_same_kernels_whatever_lanes_are_forced() {
                 kernels(&plan, &Target::cpu(2), MicroModel::Resolution, (None, &[("key_text_lanes", texts)]));
             kernels.iter().map(|module| cuda::print(module).expect("prints")).collect::<Vec<_>>()
         };
-        assert_eq!(printed("packed"), printed("lane"));
+        assert_eq!(printed("warp"), printed("lane"));
     }
 }

@@ -171,7 +171,7 @@ fn kernels_that_match_texts_in_steps_pass_nvrtc() {
         for (sums, threads) in [(false, None), (true, None), (true, Some(8))] {
             let query = query(condition.clone(), false, sums);
             for (carried, refill) in [("places", "off"), ("values", "last"), ("places", "all")] {
-                let forced = [("text_lanes", "refill"), ("carried", carried), ("lane_refill", refill)];
+                let forced = [("text_lanes", "refill"), ("live_columns", carried), ("lane_refill", refill)];
                 let program = compile(&query, &gpu(), threads, &forced);
                 pass_nvrtc(program, &mut seen, &format!("{condition:?}"));
             }

@@ -549,18 +549,18 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
     ] {
         for (refill, expansion, matches, (carried, texts)) in [
             ("last", "lane", "0", ("places", "warp")),
-            ("all", "lane", "0", ("values", "packed")),
+            ("all", "lane", "0", ("values", "refill")),
             ("off", "warp", "2", ("places", "lane")),
             ("last", "packed", "0", ("places", "warp")),
-            ("last", "packed", "256", ("places", "packed")),
+            ("last", "packed", "256", ("places", "refill")),
             ("all", "packed", "256", ("values", "lane")),
             ("off", "refill", "0", ("places", "warp")),
             ("off", "staged", "0", ("places", "lane")),
-            ("all", "staged", "256", ("values", "packed")),
-            ("all", "refill", "0", ("values", "packed")),
+            ("all", "staged", "256", ("values", "warp")),
+            ("all", "refill", "0", ("values", "warp")),
         ] {
             let mut forced = Forced::default();
-            forced.set("carried", carried).expect("an axis and its value");
+            forced.set("live_columns", carried).expect("an axis and its value");
             forced.set("text_lanes", texts).expect("an axis and its value");
             // One more choice is tried by every second way.
             let buffer = if carried == "values" { "shared" } else { "registers" };

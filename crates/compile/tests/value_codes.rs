@@ -105,7 +105,7 @@ fn kernels_read_codes_and_pass_nvrtc() {
         &[("row_arrangement", "blocked")],
         &[("accumulator_memory", "global")],
         &[("accumulator_memory", "block")],
-        &[("lane_refill", "all"), ("carried", "places")],
+        &[("lane_refill", "all"), ("live_columns", "places")],
         &[("segments", "warp"), ("accumulator_memory", "global")],
     ];
     for way in ways {
@@ -126,7 +126,7 @@ fn kernels_read_codes_and_pass_nvrtc() {
 #[test]
 fn rows_without_codes_pass_nvrtc() {
     let ways: [&[(&str, &str)]; 4] = [
-        &[("lane_refill", "all"), ("carried", "values"), ("group_table", "direct")],
+        &[("lane_refill", "all"), ("live_columns", "values"), ("group_table", "direct")],
         &[("group_order", "sorted")],
         &[("group_parts", "64")],
         &[("group_table", "hash")],

@@ -82,7 +82,7 @@ fn groups() -> Vec<Case> {
         by("latched", &[4], &[HASH, ALONE, ("key_claims", "latch")], true),
         of_numbers("by words", &[4], &[HASH, ALONE, ("key_claims", "words")], true),
         by("texts", &[3], &[HASH], true),
-        by("texts together", &[3, 0], &[HASH, ("key_text_lanes", "packed")], true),
+        by("texts together", &[3, 0], &[HASH, ("key_text_lanes", "warp")], true),
         Case {
             name: "values that count once",
             plan: aggregate(few(0, 12), &[0], &distinct),

@@ -366,7 +366,7 @@ const FORCED: [(&str, &str); 15] = [
     ("hash_mapping", "modulo"),
     ("distinct_values", "groups"),
     ("group_estimate", "sketch"),
-    ("key_text_lanes", "packed"),
+    ("key_text_lanes", "warp"),
     ("join_parts", "16"),
 ];
 

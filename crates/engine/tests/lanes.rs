@@ -88,31 +88,12 @@ fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
         for (index, refill) in ["off", "filters", "all"].into_iter().enumerate() {
             let lanes = [4, 8, 32, 3][(index + number) % 4];
             let rows = [("index_rows", "buckets"), ("index_form", "hash")][index % 2];
-            let carried = ["values", "read"][(index + number) % 2];
-            let forced = [("carried", carried), ("expansion", expansion), ("lane_refill", refill), rows];
+            let forced =
+                [("live_columns", "values"), ("expansion", expansion), ("lane_refill", refill), rows];
             ways.push((forced.into(), lanes));
         }
     }
     ways
-}
-
-/// What a filter has read moves with its row, and is not loaded again behind the exchange.
-#[test]
-fn columns_that_were_read_are_not_loaded_again() {
-    let (engine, sources) = (Engine::new(), [skewed(500)]);
-    let sum = [(AggregateFunction::Sum, Some(1), false)];
-    let plan = aggregate(few(0, 200), &[], &sum);
-    let run = |carried: &str| {
-        let variants = force([("row_loop", "single"), ("lane_refill", "all"), ("carried", carried)]);
-        let device = DeviceChoice::Simt;
-        let options = QueryOptions { device, variants, meter: true, ..QueryOptions::default() };
-        let output = run(&engine, &plan, &sources, &options);
-        let read = output.metrics.traffic.expect("counts").input.read;
-        (rows_of(&output.batch, false), read)
-    };
-    let ((expected, places), (rows, read)) = (run("places"), run("read"));
-    assert_eq!(rows, expected);
-    assert!(read < places, "{read} of {places} bytes");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn rows_whose_texts_match_are_the_same_rows() {
                         ("refill_threshold", threshold),
                         ("lane_refill", ["off", "last", "filters", "all"][other % 4]),
                         ("expansion", ["packed", "lane", "refill"][other % 3]),
-                        ("carried", ["places", "values", "read"][other % 3]),
+                        ("live_columns", ["places", "values"][other % 2]),
                     ];
                     cases.push((size, number, in_blocks(lanes, 1 + other as u32 % 2, &variants)));
                 }
@@ -120,7 +120,7 @@ fn a_gpu_keeps_the_same_rows() {
                 ("text_lanes", "refill"),
                 ("refill_threshold", threshold),
                 ("lane_refill", ["off", "last", "all"][(index + number) % 3]),
-                ("carried", ["places", "values", "read"][(index + number) % 3]),
+                ("live_columns", ["places", "values"][(index + number) % 2]),
             ];
             let options = QueryOptions { device, ..in_blocks(32, 1 + index as u32, &variants) };
             let output = run(&engine, &plan, &sources, &options);

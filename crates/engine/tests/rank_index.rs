@@ -20,7 +20,7 @@ const WAYS: [&[(&str, &str)]; 9] = [
     &[("index_form", "rank"), ("row_arrangement", "striped")],
     &[("index_form", "rank"), ("index_rows", "buckets"), ("bucket_entries", "rows"), ("pruning", "off")],
     &[("index_form", "rank"), ("join_parts", "16"), ("build_parts", "on"), ("runtime_filters", "off")],
-    &[("index_form", "rank"), ("row_loop", "selected"), ("init", "together"), ("index_rows", "chains")],
+    &[("index_form", "rank"), ("row_loop", "selected"), ("init", "kernel"), ("index_rows", "chains")],
     &[("index_form", "direct")],
     &[("index_form", "hash")],
 ];

@@ -65,7 +65,7 @@ fn rows_whose_texts_match_are_the_same_rows() {
                         ("text_lanes", "run"),
                         ("lane_refill", ["off", "last", "filters", "all"][other % 4]),
                         ("expansion", ["packed", "lane", "refill", "staged"][other / 2 % 4]),
-                        ("carried", ["places", "values", "read"][other % 3]),
+                        ("live_columns", ["places", "values"][other % 2]),
                     ];
                     let options = options(DeviceChoice::Simt, (lanes, 1 + other as u32 % 2), &variants);
                     cases.push((size, number, index, options));

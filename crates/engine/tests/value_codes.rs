@@ -123,8 +123,8 @@ fn rows_that_came_from_elsewhere_find_their_slots() {
     let engine = Engine::new();
     let sources = [table(3000, 3), table(90, 1)];
     let ways: [&[(&str, &str)]; 9] = [
-        &[("lane_refill", "all"), ("carried", "values")],
-        &[("lane_refill", "all"), ("carried", "places")],
+        &[("lane_refill", "all"), ("live_columns", "values")],
+        &[("lane_refill", "all"), ("live_columns", "places")],
         &[("lane_refill", "last"), ("group_table", "direct")],
         &[("group_order", "sorted"), ("group_table", "direct")],
         &[("group_order", "strided")],

@@ -69,8 +69,8 @@ pub(crate) fn read_lane(cx: &mut Context<'_>, value: V, lane: V) -> V {
     }
 }
 
-/// The sum of a number (an integer) over the lanes up to this one.
-pub(crate) fn running_sum(cx: &mut Context<'_>, number: V) -> V {
+/// The sums of a number (an integer) over the lanes: those before this one, and all.
+pub(crate) fn sums(cx: &mut Context<'_>, number: V) -> (V, V) {
     let b = &mut *cx.builder;
     let scalar = b.scalar(number);
     let (lane, zero, mut sum) = (b.builtin(Builtin::LaneId), b.zero(scalar), number);
@@ -84,12 +84,6 @@ pub(crate) fn running_sum(cx: &mut Context<'_>, number: V) -> V {
         sum = b.add(sum, other);
         step *= 2;
     }
-    sum
-}
-
-/// The sums of a number (an integer) over the lanes: those before this one, and all.
-pub(crate) fn sums(cx: &mut Context<'_>, number: V) -> (V, V) {
-    let sum = running_sum(cx, number);
     let b = &mut *cx.builder;
     let (before, last) = (b.sub(sum, number), b.u32(cx.shape.lanes - 1));
     (before, read_lane(cx, sum, last))

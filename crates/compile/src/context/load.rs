@@ -102,7 +102,7 @@ impl Context<'_> {
             Storage::Fixed { scalar, has_base } => {
                 let data = self.argument("data", Type::global(scalar), part(ColumnPart::Data));
                 let stored = self.once((scan, column), false, |cx| cx.load_elements(data, row));
-                let value = self.widen((scan, column), stored, layout.range, has_base, data_type);
+                let value = self.widen((scan, column), (stored, has_base), layout.range, data_type);
                 let range = match data_type.is_float() {
                     true => None,
                     false => layout.range.or_else(|| data_type.full_range()),
@@ -184,7 +184,7 @@ impl Context<'_> {
         let byte = self.builder.load_read_only(pointer);
         let b = &mut *self.builder;
         let byte = b.convert(byte, Scalar::U32);
-        if let Some(rows) = self.wide {
+        if let Some(rows) = self.loads.wide {
             return b.bits_mask(byte, rows);
         }
         let bit = b.and(row, seven);
@@ -212,9 +212,8 @@ impl Context<'_> {
     fn widen(
         &mut self,
         (scan, column): (usize, usize),
-        stored: V,
+        (stored, has_base): (V, bool),
         range: Option<Range>,
-        has_base: bool,
         data_type: &DataType,
     ) -> V {
         if data_type.is_float() {

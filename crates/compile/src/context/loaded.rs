@@ -1,17 +1,16 @@
-//! Rows of which columns are in registers before they change lanes (full scan; DogQC, section 5.1), all or those that have been read, where
-//! others move as the numbers that their columns stand on ([`carried`](super::carried)).
+//! Rows of which columns are in registers before they change lanes (full scan; DogQC, section 5.1), where others move as the numbers that
+//! their columns stand on ([`live_columns`](super::live_columns)).
 //!
 //! Columns that lie in memory are loaded; what is computed of them is computed where it is read, by the rows that come so far: no row
 //! fails by an expression that a filter before it would have kept it from.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use kelpie_kir::builder::V;
 
 use super::row::missing;
 use super::{Case, Context, DictionaryCode, Lowered, Moved, Origin, Repr, RowLayer, Text, Unsupported};
-use crate::expr::columns_read;
 use crate::types::Range;
 
 /// A column in registers.
@@ -104,53 +103,28 @@ impl Context<'_> {
         columns: &BTreeSet<usize>,
         body: impl FnOnce(&mut Self) -> Result<T, Unsupported>,
     ) -> Result<T, Unsupported> {
-        let found = self.stored(columns)?;
-        self.with_stored(found, body)
-    }
-
-    /// As [`Context::with_loaded`], of the columns that were read before, whose values are in registers already.
-    pub(crate) fn with_read<T>(
-        &mut self,
-        columns: &BTreeSet<usize>,
-        body: impl FnOnce(&mut Self) -> Result<T, Unsupported>,
-    ) -> Result<T, Unsupported> {
-        let mut found = self.stored(columns)?;
-        for (layer, columns) in &mut found {
-            columns.retain(|column| self.known(*layer, *column).is_some());
+        let mut found: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for (layer, column) in self.row.stand_on(columns)? {
+            let origin = self.row.layers.get(layer).and_then(|this| this.origin(column));
+            if matches!(origin, Some(Origin::Memory)) {
+                found.entry(layer).or_default().insert(column);
+            }
         }
-        found.retain(|_, columns| !columns.is_empty());
-        self.with_stored(found, body)
-    }
-
-    /// The columns that lie in memory, by layer, which `columns` of the current row are or are computed from.
-    fn stored(&self, columns: &BTreeSet<usize>) -> Result<BTreeMap<usize, BTreeSet<usize>>, Unsupported> {
-        let (mut found, mut seen) = (BTreeMap::new(), HashSet::new());
-        for column in columns {
-            self.add_stored(self.current, *column, &mut found, &mut seen)?;
-        }
-        Ok(found)
-    }
-
-    fn with_stored<T>(
-        &mut self,
-        found: BTreeMap<usize, BTreeSet<usize>>,
-        body: impl FnOnce(&mut Self) -> Result<T, Unsupported>,
-    ) -> Result<T, Unsupported> {
-        let (before, current) = (self.layers.clone(), self.current);
+        let (before, current) = (self.row.layers.clone(), self.row.current);
         for (layer, columns) in found {
-            let this = self.layers.get(layer).cloned().ok_or_else(|| missing(layer))?;
+            let this = self.row.layers.get(layer).cloned().ok_or_else(|| missing(layer))?;
             let mut loaded = BTreeMap::new();
             for column in columns {
                 loaded.insert(column, self.load_now(layer, &*this, column)?);
             }
-            if let Some(place) = self.layers.get_mut(layer) {
+            if let Some(place) = self.row.layers.get_mut(layer) {
                 *place = Rc::new(LoadedRow { layer: this, columns: loaded });
             }
         }
-        self.ranges.borrow_mut().clear();
+        self.row.ranges.borrow_mut().clear();
         let result = body(self);
-        (self.layers, self.current) = (before, current);
-        self.ranges.borrow_mut().clear();
+        (self.row.layers, self.row.current) = (before, current);
+        self.row.ranges.borrow_mut().clear();
         result
     }
 
@@ -166,34 +140,5 @@ impl Context<'_> {
             Repr::Text(Text { code: Some(code), case: Case::Keep, .. }) => Loaded::Code(*code, value.valid),
             _ => Loaded::Value(value),
         })
-    }
-
-    /// Adds the columns that lie in memory, by layer, which a column of a layer is or stands on. `seen`: the columns by layer that were
-    /// looked at.
-    fn add_stored(
-        &self,
-        layer: usize,
-        column: usize,
-        found: &mut BTreeMap<usize, BTreeSet<usize>>,
-        seen: &mut HashSet<(usize, usize)>,
-    ) -> Result<(), Unsupported> {
-        if !seen.insert((layer, column)) {
-            return Ok(());
-        }
-        let this = self.layers.get(layer).ok_or_else(|| missing(column))?;
-        let below = || layer.checked_sub(1).ok_or_else(|| missing(column));
-        match this.origin(column).ok_or_else(|| missing(column))? {
-            Origin::Value(_) => {}
-            Origin::Memory => {
-                found.entry(layer).or_default().insert(column);
-            }
-            Origin::Below(column) => return self.add_stored(below()?, column, found, seen),
-            Origin::Computed(expr) => {
-                for column in columns_read(expr) {
-                    self.add_stored(below()?, column, found, seen)?;
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -1,11 +1,12 @@
 //! What lowering works on: the builder, the kernel's arguments, the target, and the current row.
 
-mod carried;
 mod dictionary;
-mod held;
 pub(crate) mod lanes;
+mod live_columns;
 mod load;
 mod loaded;
+mod prefetched_rows;
+pub(crate) mod register_words;
 mod row;
 mod scratch;
 mod texts;
@@ -13,9 +14,7 @@ mod value;
 mod value_codes;
 mod wide;
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use kelpie_kir::builder::V;
@@ -23,10 +22,11 @@ use kelpie_kir::{Builder, Scalar, Target, Type};
 
 use crate::expr::Expr;
 use crate::shape::LaunchShape;
-use crate::types::Range;
 
-pub(crate) use self::carried::{CarriedRow, Moved};
-pub(crate) use self::held::held_bytes;
+pub(crate) use self::live_columns::{LiveColumns, Moved};
+use self::prefetched_rows::Prefetched;
+pub(crate) use self::prefetched_rows::prefetched_bytes;
+use self::row::CurrentRow;
 pub(crate) use self::row::{Origin, RowLayer};
 pub(crate) use self::scratch::TEXT_MARGIN;
 pub(crate) use self::texts::RawTexts;
@@ -47,34 +47,51 @@ pub struct Context<'a> {
     pub dry_run: bool,
     /// What is lowered is the condition of a dictionary's entry: see `lower::dictionary`.
     pub(crate) in_memo: bool,
-    /// The current row stands for so many rows from it on: see `context::wide`.
-    wide: Option<u8>,
-    /// What of a wide row's columns was loaded: by scan and position, and whether it is the validity.
-    wide_loads: HashMap<(usize, usize, bool), V>,
-    /// What was loaded of several rows before they are worked on one by one: see `context::held`.
-    held: Option<held::Held>,
-    /// Conditions on dictionary columns, by scan and position, that the kernel computes once an entry.
-    memos: Vec<((usize, usize), Expr)>,
-    /// The same, with the words of those that a block has in its memory.
-    near_memos: Vec<((usize, usize), Expr, V)>,
     arguments: Vec<Argument>,
-    layers: Vec<Rc<dyn RowLayer>>,
-    /// Bounds of columns that were asked for, by layer and position.
-    ranges: RefCell<HashMap<(usize, usize), Option<Range>>>,
-    /// Values computed so far: (layer, column, value), in nested scopes.
-    scopes: Vec<Vec<(usize, usize, Lowered)>>,
-    /// Layer that `column` addresses.
-    current: usize,
-    /// Parameters of the constants of a row that is emitted several times, in the order they were asked for.
-    repeated: Vec<u32>,
-    /// How many of them this repetition has used; `None` outside of repetitions.
-    repetition: Option<usize>,
-    /// Where text is made that is thrown away with the row.
-    scratch: Option<scratch::Scratch>,
-    /// Where a CPU's worker makes text that is kept.
-    piece: Option<scratch::Piece>,
+    row: CurrentRow,
+    loads: Loads,
+    memos: Memos,
+    repetition: Repetition,
+    made_text: MadeText,
     /// The first impossible state that was met: the kernel is not to be used.
     impossible: Option<String>,
+}
+
+/// What was loaded of the columns of several rows of a scan, each by scan and position, and whether it is the validity.
+#[derive(Debug, Default)]
+struct Loads {
+    /// The current row stands for so many rows from it on: see `context::wide`.
+    wide: Option<u8>,
+    /// Of a wide row.
+    of_wide_row: HashMap<(usize, usize, bool), V>,
+    /// Of rows that are worked on one by one: see `context::prefetched_rows`.
+    prefetched: Option<Prefetched>,
+}
+
+/// Conditions on dictionary columns, by scan and position, that the kernel computes once an entry.
+#[derive(Debug, Default)]
+struct Memos {
+    all: Vec<((usize, usize), Expr)>,
+    /// With the words of those that a block has in its memory.
+    near: Vec<((usize, usize), Expr, V)>,
+}
+
+/// A row that is emitted several times.
+#[derive(Debug, Default)]
+struct Repetition {
+    /// Parameters of its constants, in the order they were asked for.
+    constants: Vec<u32>,
+    /// How many of them this repetition has used; `None` outside of repetitions.
+    used: Option<usize>,
+}
+
+/// Where text is made.
+#[derive(Debug, Default)]
+struct MadeText {
+    /// What is thrown away with the row.
+    scratch: Option<scratch::Scratch>,
+    /// What a CPU's worker keeps.
+    piece: Option<scratch::Piece>,
 }
 
 impl<'a> Context<'a> {
@@ -91,20 +108,12 @@ impl<'a> Context<'a> {
             shape,
             dry_run: false,
             in_memo: false,
-            wide: None,
-            wide_loads: HashMap::new(),
-            held: None,
-            memos: Vec::new(),
-            near_memos: Vec::new(),
             arguments: Vec::new(),
-            layers: Vec::new(),
-            ranges: RefCell::default(),
-            scopes: vec![Vec::new()],
-            current: 0,
-            repeated: Vec::new(),
-            repetition: None,
-            scratch: None,
-            piece: None,
+            row: CurrentRow::default(),
+            loads: Loads::default(),
+            memos: Memos::default(),
+            repetition: Repetition::default(),
+            made_text: MadeText::default(),
             impossible: None,
         }
     }
@@ -147,15 +156,15 @@ impl<'a> Context<'a> {
             Constant::F64(_) => Scalar::F64,
             Constant::Bool(_) => Scalar::Bool,
         };
-        if let Some(used) = self.repetition {
-            self.repetition = Some(used + 1);
-            let known = self.repeated.get(used).copied();
+        if let Some(used) = self.repetition.used {
+            self.repetition.used = Some(used + 1);
+            let known = self.repetition.constants.get(used).copied();
             if let Some(index) = known
                 && self.arguments.get(index as usize) == Some(&Argument::Constant(constant))
             {
                 return self.builder.param(index);
             }
-            self.repeated.push(self.arguments.len() as u32);
+            self.repetition.constants.push(self.arguments.len() as u32);
         }
         self.argument("literal", scalar, Argument::Constant(constant))
     }
@@ -163,14 +172,14 @@ impl<'a> Context<'a> {
     /// The row that follows is emitted again from here: its constants are those of the row before, one parameter each.
     pub fn begin_repetition(&mut self, first: bool) {
         if first {
-            self.repeated.clear();
+            self.repetition.constants.clear();
         }
-        self.repetition = Some(0);
+        self.repetition.used = Some(0);
     }
 
     /// Constants are parameters of their own again.
     pub fn end_repetition(&mut self) {
-        self.repetition = None;
+        self.repetition.used = None;
     }
 
     /// Bytes in device memory, uploaded once.
@@ -196,13 +205,13 @@ impl<'a> Context<'a> {
     /// Opens `if condition {`.
     pub fn begin_if(&mut self, condition: V) {
         self.builder.begin_if(condition);
-        self.scopes.push(Vec::new());
+        self.row.scopes.push(Vec::new());
     }
 
     /// `} else {`
     pub fn begin_else(&mut self) {
         self.builder.begin_else();
-        if let Some(scope) = self.scopes.last_mut() {
+        if let Some(scope) = self.row.scopes.last_mut() {
             scope.clear();
         }
     }
@@ -210,12 +219,12 @@ impl<'a> Context<'a> {
     /// Opens `loop {`.
     pub fn begin_loop(&mut self) {
         self.builder.begin_loop();
-        self.scopes.push(Vec::new());
+        self.row.scopes.push(Vec::new());
     }
 
     /// Closes the innermost `if` or `loop` of this context.
     pub fn end(&mut self) {
         self.builder.end();
-        self.scopes.pop();
+        self.row.scopes.pop();
     }
 }

@@ -1,7 +1,8 @@
 //! The current row: layers of columns, one above the other. A column is loaded or computed when it is first asked for, and
 //! kept as long as the code stands in the block where that happened.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::rc::Rc;
 
@@ -87,6 +88,65 @@ impl RowLayer for Values {
     }
 }
 
+/// The layers of the current row, and what is known of them.
+#[derive(Debug)]
+pub(super) struct CurrentRow {
+    pub layers: Vec<Rc<dyn RowLayer>>,
+    /// The layer that `column` addresses.
+    pub current: usize,
+    /// Values computed so far: (layer, column, value), in nested scopes.
+    pub scopes: Vec<Vec<(usize, usize, Lowered)>>,
+    /// Bounds of columns that were asked for, by layer and position.
+    pub ranges: RefCell<HashMap<(usize, usize), Option<Range>>>,
+}
+
+impl Default for CurrentRow {
+    fn default() -> CurrentRow {
+        CurrentRow::of(Vec::new())
+    }
+}
+
+impl CurrentRow {
+    /// A row of these layers, of which nothing was computed.
+    pub(super) fn of(layers: Vec<Rc<dyn RowLayer>>) -> CurrentRow {
+        let current = layers.len().saturating_sub(1);
+        CurrentRow { layers, current, scopes: vec![Vec::new()], ranges: RefCell::default() }
+    }
+
+    /// The columns in registers or in memory, each once by layer and position, which `columns` are or are computed from.
+    pub(super) fn stand_on(&self, columns: &BTreeSet<usize>) -> Result<Vec<(usize, usize)>, Unsupported> {
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
+        for column in columns {
+            self.add_columns((self.current, *column), &mut found, &mut seen)?;
+        }
+        Ok(found)
+    }
+
+    /// `seen`: those that were looked at.
+    fn add_columns(
+        &self,
+        (layer, column): (usize, usize),
+        found: &mut Vec<(usize, usize)>,
+        seen: &mut HashSet<(usize, usize)>,
+    ) -> Result<(), Unsupported> {
+        if !seen.insert((layer, column)) {
+            return Ok(());
+        }
+        let this = self.layers.get(layer).ok_or_else(|| missing(column))?;
+        let below = || layer.checked_sub(1).ok_or_else(|| missing(column));
+        match this.origin(column).ok_or_else(|| missing(column))? {
+            Origin::Value(_) | Origin::Memory => found.push((layer, column)),
+            Origin::Below(column) => self.add_columns((below()?, column), found, seen)?,
+            Origin::Computed(expr) => {
+                for column in columns_read(expr) {
+                    self.add_columns((below()?, column), found, seen)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 pub(crate) fn missing(column: usize) -> Unsupported {
     Unsupported(format!("column {column} is out of range"))
 }
@@ -99,36 +159,36 @@ impl Context<'_> {
 
     /// Puts a layer on the row, or starts one: columns are now those of the layer.
     pub(crate) fn push_layer(&mut self, layer: Rc<dyn RowLayer>) {
-        self.layers.push(layer);
-        self.current = self.layers.len() - 1;
+        self.row.layers.push(layer);
+        self.row.current = self.row.layers.len() - 1;
     }
 
     /// Takes the last layer off again. Its columns must have been asked for in blocks that are closed.
     pub fn pop_layer(&mut self) {
-        self.layers.pop();
-        self.ranges.borrow_mut().clear();
-        self.current = self.layers.len().saturating_sub(1);
+        self.row.layers.pop();
+        self.row.ranges.borrow_mut().clear();
+        self.row.current = self.row.layers.len().saturating_sub(1);
     }
 
     /// Forgets the row: the next one starts with the layer that is put first.
     pub fn end_row(&mut self) {
-        self.layers.clear();
-        self.ranges.borrow_mut().clear();
-        for scope in &mut self.scopes {
+        self.row.layers.clear();
+        self.row.ranges.borrow_mut().clear();
+        for scope in &mut self.row.scopes {
             scope.clear();
         }
     }
 
     /// Column `index` of the current row.
     pub fn column(&mut self, index: usize) -> Result<Lowered, Unsupported> {
-        self.layer_column(self.current, index)
+        self.layer_column(self.row.current, index)
     }
 
     pub(super) fn layer_column(&mut self, layer: usize, index: usize) -> Result<Lowered, Unsupported> {
         if let Some(known) = self.known(layer, index) {
             return Ok(known.clone());
         }
-        let this = self.layers.get(layer).cloned().ok_or_else(|| missing(index))?;
+        let this = self.row.layers.get(layer).cloned().ok_or_else(|| missing(index))?;
         let below = || layer.checked_sub(1).ok_or_else(|| missing(index));
         let current = match this.origin(index).ok_or_else(|| missing(index))? {
             Origin::Value(value) => return Ok(value.clone()),
@@ -136,11 +196,11 @@ impl Context<'_> {
             Origin::Memory => layer,
             Origin::Computed(_) => below()?,
         };
-        let before = std::mem::replace(&mut self.current, current);
+        let before = std::mem::replace(&mut self.row.current, current);
         let value = this.load(self, index);
-        self.current = before;
+        self.row.current = before;
         let value = value?;
-        if let Some(scope) = self.scopes.last_mut() {
+        if let Some(scope) = self.row.scopes.last_mut() {
             scope.push((layer, index, value.clone()));
         }
         Ok(value)
@@ -148,27 +208,27 @@ impl Context<'_> {
 
     /// A column that was loaded or computed before, in a block that is still open.
     pub(super) fn known(&self, layer: usize, index: usize) -> Option<&Lowered> {
-        let found = self.scopes.iter().flatten().find(|(l, c, _)| (*l, *c) == (layer, index));
+        let found = self.row.scopes.iter().flatten().find(|(l, c, _)| (*l, *c) == (layer, index));
         found.map(|(_, _, value)| value)
     }
 
     /// Bounds of column `index` of the current row, without evaluating it.
     pub fn column_range(&self, index: usize) -> Option<Range> {
-        self.layer_range(self.current, index)
+        self.layer_range(self.row.current, index)
     }
 
     /// Remembered, as columns of many projections one above the other may be read on very many ways.
     fn layer_range(&self, layer: usize, index: usize) -> Option<Range> {
-        if let Some(known) = self.ranges.borrow().get(&(layer, index)) {
+        if let Some(known) = self.row.ranges.borrow().get(&(layer, index)) {
             return *known;
         }
         let range = self.find_range(layer, index);
-        self.ranges.borrow_mut().insert((layer, index), range);
+        self.row.ranges.borrow_mut().insert((layer, index), range);
         range
     }
 
     fn find_range(&self, layer: usize, index: usize) -> Option<Range> {
-        let this = self.layers.get(layer)?;
+        let this = self.row.layers.get(layer)?;
         let below = |column| self.layer_range(layer.checked_sub(1)?, column);
         match this.origin(index)? {
             Origin::Value(value) => value.range,
@@ -182,18 +242,14 @@ impl Context<'_> {
     /// own, so that what is indexed by it is guarded besides.
     pub(crate) fn is_stored(&self, expr: &Expr) -> bool {
         match expr.kind {
-            ExprKind::Column(index) => self.layer_is_stored(self.current, index),
+            ExprKind::Column(index) => self.memory_layer(self.row.current, index).is_some(),
             _ => false,
         }
     }
 
-    fn layer_is_stored(&self, layer: usize, index: usize) -> bool {
-        self.memory_layer(layer, index).is_some()
-    }
-
     /// The layer and position where a column lies in memory as it is.
     pub(super) fn memory_layer(&self, layer: usize, index: usize) -> Option<(usize, usize)> {
-        match self.layers.get(layer)?.origin(index)? {
+        match self.row.layers.get(layer)?.origin(index)? {
             Origin::Memory => Some((layer, index)),
             Origin::Below(column) => self.memory_layer(layer.checked_sub(1)?, column),
             Origin::Value(_) | Origin::Computed(_) => None,
@@ -202,15 +258,15 @@ impl Context<'_> {
 
     /// Column `index` of the current row as it lies in memory, where that is possible.
     pub(crate) fn stored_integers(&mut self, index: usize) -> Option<StoredIntegers> {
-        let (layer, index) = self.memory_layer(self.current, index)?;
-        let layer = Rc::clone(self.layers.get(layer)?);
+        let (layer, index) = self.memory_layer(self.row.current, index)?;
+        let layer = Rc::clone(self.row.layers.get(layer)?);
         layer.load_stored(self, index)
     }
 
     /// Whether `test` holds for an expression over the current row, or for one that a column of it is yet to be computed by.
     /// `test` gets an expression and the bounds of the columns that it is over.
     pub(crate) fn any_computed(&self, expr: &Expr, test: &ExprTest<'_>) -> bool {
-        self.layer_computes(self.current, expr, test, &mut HashSet::new())
+        self.layer_computes(self.row.current, expr, test, &mut HashSet::new())
     }
 
     /// `seen`: the columns by layer that were looked at, for which it does not hold.
@@ -238,7 +294,9 @@ impl Context<'_> {
         if !seen.insert((layer, index)) || self.known(layer, index).is_some() {
             return false;
         }
-        let (Some(this), Some(below)) = (self.layers.get(layer), layer.checked_sub(1)) else { return false };
+        let (Some(this), Some(below)) = (self.row.layers.get(layer), layer.checked_sub(1)) else {
+            return false;
+        };
         match this.origin(index) {
             Some(Origin::Computed(expr)) => self.layer_computes(below, expr, test, seen),
             Some(Origin::Below(column)) => self.column_computes(below, column, test, seen),

@@ -74,13 +74,13 @@ impl Context<'_> {
         if !self.shape.is_serial() {
             return;
         }
-        let scratch = self.scratch.get_or_insert_default();
+        let scratch = self.made_text.scratch.get_or_insert_default();
         (scratch.is_open, scratch.rows) = (true, Some(waiting));
     }
 
     /// What is in the scratch memory is not looked at any more.
     pub(crate) fn clear_scratch(&mut self) {
-        if let Some(scratch) = self.scratch.and_then(|scratch| scratch.vars) {
+        if let Some(scratch) = self.made_text.scratch.and_then(|scratch| scratch.vars) {
             let (start, zero) = (self.builder.read(scratch.start), self.builder.u64(0));
             self.builder.assign(scratch.place, start);
             self.builder.assign(scratch.taken, zero);
@@ -89,7 +89,7 @@ impl Context<'_> {
 
     /// At the end of a row of the source: clears scratch memory that is its rows'.
     pub(crate) fn end_scratch_row(&mut self) {
-        let Some(Scratch { rows: Some(waiting), is_used: true, .. }) = self.scratch else { return };
+        let Some(Scratch { rows: Some(waiting), is_used: true, .. }) = self.made_text.scratch else { return };
         let Some(waiting) = waiting else { return self.clear_scratch() };
         let (count, zero) = (self.builder.read(waiting), self.builder.i64(0));
         let is_done = self.builder.eq(count, zero);
@@ -100,12 +100,12 @@ impl Context<'_> {
 
     /// Whether scratch memory is that of rows of the source.
     pub(crate) fn scratch_of_rows(&self) -> bool {
-        self.scratch.is_some_and(|scratch| scratch.rows.is_some())
+        self.made_text.scratch.is_some_and(|scratch| scratch.rows.is_some())
     }
 
     /// Whether text that is lowered from here on is in scratch memory, where the kernel has some; whether it was before.
     pub(crate) fn open_scratch(&mut self, is_open: bool) -> bool {
-        match &mut self.scratch {
+        match &mut self.made_text.scratch {
             Some(scratch) => std::mem::replace(&mut scratch.is_open, is_open),
             None => false,
         }
@@ -113,7 +113,7 @@ impl Context<'_> {
 
     /// Whether the kernel has made text in scratch memory.
     pub(crate) fn uses_scratch(&self) -> bool {
-        self.scratch.is_some_and(|scratch| scratch.is_used)
+        self.made_text.scratch.is_some_and(|scratch| scratch.is_used)
     }
 
     /// The offset in the heap of `length` (`u64`) new bytes: of scratch memory where that is open, else of a worker's own on a CPU, else
@@ -124,9 +124,9 @@ impl Context<'_> {
         no_room: V,
         allocate: impl FnOnce(&mut Context<'_>, V) -> V,
     ) -> V {
-        let is_open = self.scratch.is_some_and(|scratch| scratch.is_open);
+        let is_open = self.made_text.scratch.is_some_and(|scratch| scratch.is_open);
         let open = is_open.then(|| self.scratch_vars());
-        if let Some(scratch) = self.scratch.as_mut().filter(|_| is_open) {
+        if let Some(scratch) = self.made_text.scratch.as_mut().filter(|_| is_open) {
             scratch.is_used = true;
         }
         match open {
@@ -138,21 +138,22 @@ impl Context<'_> {
 
     /// The variables of scratch memory.
     fn scratch_vars(&mut self) -> ScratchVars {
-        if let Some(vars) = self.scratch.and_then(|scratch| scratch.vars) {
+        if let Some(vars) = self.made_text.scratch.and_then(|scratch| scratch.vars) {
             return vars;
         }
         let [start, end, place, taken] = ["scratch", "scratch_end", "scratch_place", "scratch_taken"]
             .map(|name| self.builder.var(name, Scalar::U64));
         let vars = ScratchVars { start, end, place, taken };
-        self.scratch.get_or_insert_default().vars = Some(vars);
+        self.made_text.scratch.get_or_insert_default().vars = Some(vars);
         vars
     }
 
     /// Gives back the last `bytes` (`u64`) of the text that was taken last, on a CPU.
     pub(crate) fn give_text_back(&mut self, bytes: V) {
-        let scratch = self.scratch.filter(|scratch| scratch.is_open).and_then(|scratch| scratch.vars);
+        let scratch =
+            self.made_text.scratch.filter(|scratch| scratch.is_open).and_then(|scratch| scratch.vars);
         let scratch = scratch.map(|scratch| scratch.place);
-        let Some(place) = scratch.or(self.piece.map(|piece| piece.place)) else {
+        let Some(place) = scratch.or(self.made_text.piece.map(|piece| piece.place)) else {
             return self.impossible("text is given back that was not taken");
         };
         let end = self.builder.read(place);
@@ -216,12 +217,12 @@ impl Context<'_> {
     /// As [`Context::take_text`], of the worker's piece for text that is kept. Pieces grow, so that a kernel that makes few texts leaves
     /// little of the heap unused.
     fn take_piece(&mut self, length: V, no_room: V, allocate: impl FnOnce(&mut Context<'_>, V) -> V) -> V {
-        let Piece { place, end, bytes } = match self.piece {
+        let Piece { place, end, bytes } = match self.made_text.piece {
             Some(piece) => piece,
             None => {
                 let [place, end, bytes] =
                     ["piece", "piece_end", "piece_bytes"].map(|name| self.builder.var(name, Scalar::U64));
-                *self.piece.insert(Piece { place, end, bytes })
+                *self.made_text.piece.insert(Piece { place, end, bytes })
             }
         };
         let needed = self.with_margin(length);

@@ -12,8 +12,8 @@ impl Context<'_> {
     /// The code (`u32`) of the current row in column `index`, which is one with codes, and its validity. `None` where only values came
     /// here: from lanes that exchange rows, say.
     pub(crate) fn value_code(&mut self, index: usize, coded: CodedColumn) -> Option<(V, Option<V>)> {
-        let (layer, column) = self.memory_layer(self.current, index)?;
-        let layer = Rc::clone(self.layers.get(layer).filter(|_| column == coded.column)?);
+        let (layer, column) = self.memory_layer(self.row.current, index)?;
+        let layer = Rc::clone(self.row.layers.get(layer).filter(|_| column == coded.column)?);
         layer.load_value_code(self, (coded.scan, column))
     }
 
@@ -26,7 +26,7 @@ impl Context<'_> {
     pub(super) fn load_value_code(&mut self, (scan, column): (usize, usize), codes: ValueCodes, row: V) -> V {
         let argument = Argument::Column { scan, column, part: ColumnPart::Codes };
         let pointer = self.argument("value_codes", Type::global(codes.code), argument);
-        let stored = self.held_code((scan, column)).unwrap_or_else(|| {
+        let stored = self.prefetched_code((scan, column)).unwrap_or_else(|| {
             let pointer = self.builder.offset(pointer, row);
             self.builder.load_read_only(pointer)
         });

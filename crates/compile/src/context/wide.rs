@@ -34,19 +34,19 @@ pub(crate) struct StoredIntegers {
 impl Context<'_> {
     /// How many rows the current one stands for, where it is wide.
     pub(crate) fn wide(&self) -> Option<u8> {
-        self.wide
+        self.loads.wide
     }
 
     /// The row that is begun next stands for [`WIDE_ROWS`] rows, until [`Context::end_wide`].
     pub(crate) fn begin_wide(&mut self) {
-        self.wide = Some(WIDE_ROWS);
-        self.wide_loads.clear();
+        self.loads.wide = Some(WIDE_ROWS);
+        self.loads.of_wide_row.clear();
     }
 
     /// Rows are single ones again.
     pub(crate) fn end_wide(&mut self) {
-        self.wide = None;
-        self.wide_loads.clear();
+        self.loads.wide = None;
+        self.loads.of_wide_row.clear();
     }
 
     /// A part of a column, loaded once for a wide row however it is asked for: as it is stored, or widened. There are no
@@ -58,14 +58,14 @@ impl Context<'_> {
         load: impl FnOnce(&mut Self) -> V,
     ) -> V {
         let key = (scan, column, is_validity);
-        if let Some(held) = self.held_value(key) {
-            return held;
+        if let Some(prefetched) = self.prefetched_value(key) {
+            return prefetched;
         }
-        match self.wide_loads.get(&key) {
-            Some(known) if self.wide.is_some() => *known,
+        match self.loads.of_wide_row.get(&key) {
+            Some(known) if self.loads.wide.is_some() => *known,
             _ => {
                 let loaded = load(self);
-                self.wide_loads.insert(key, loaded);
+                self.loads.of_wide_row.insert(key, loaded);
                 loaded
             }
         }
@@ -73,7 +73,7 @@ impl Context<'_> {
 
     /// A value of the current row with one element a row, where it is wide: a vector or mask also where all are the same.
     pub(crate) fn each_row(&mut self, value: V) -> V {
-        match (self.wide, self.builder.ty(value)) {
+        match (self.loads.wide, self.builder.ty(value)) {
             (Some(rows), Type::Scalar(_)) => self.builder.splat(value, rows),
             _ => value,
         }
@@ -90,7 +90,7 @@ impl Context<'_> {
     /// Element `row` of an array, or, where the current row is wide, those from there on.
     pub(super) fn load_elements(&mut self, array: V, row: V) -> V {
         let pointer = self.builder.offset(array, row);
-        let Some(rows) = self.wide else { return self.builder.load_read_only(pointer) };
+        let Some(rows) = self.loads.wide else { return self.builder.load_read_only(pointer) };
         // A CPU needs no promise; a GPU loads as wide as the address is known to be aligned.
         if self.shape.is_serial() {
             return self.builder.load_vector_read_only(pointer, rows);

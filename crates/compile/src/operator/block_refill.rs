@@ -7,13 +7,11 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builtin, Pointee, Scalar, Type};
 
-use super::queue::{of_words, to_words, words_of};
 use super::refill;
 use crate::context::Context;
+use crate::context::register_words::{of_words, to_words, word_count};
 use crate::primitives::scan::block_scan;
 
-/// Bytes of a block's memory that are left to what is declared behind: the sums of dense writes and of sinks without groups.
-const LEFT_BYTES: u32 = 16 << 10;
 /// Bytes of a word.
 const WORD_BYTES: u32 = 8;
 
@@ -40,10 +38,9 @@ impl BlockRefill {
         (types, threshold): (&[Type], u64),
     ) -> Option<BlockRefill> {
         let (threads, warps) = (cx.shape.block_threads, cx.shape.warps());
-        let words: u32 = types.iter().map(|ty| words_of(*ty) as u32).sum();
+        let words: u32 = types.iter().map(|ty| word_count(*ty) as u32).sum();
         let own = words.saturating_mul(threads).saturating_add(warps).saturating_mul(WORD_BYTES);
-        let all = cx.builder.shared_bytes().saturating_add(own).saturating_add(LEFT_BYTES);
-        if all > cx.shape.shared_bytes {
+        if !refill::has_room(cx, own) {
             return None;
         }
         // Each warp as many as it would wait for alone.
@@ -108,7 +105,7 @@ impl BlockRefill {
         cx.begin_if(takes);
         let mut arrays = self.words.as_slice();
         for (ty, row) in self.types.iter().zip(rows) {
-            let (own, others) = arrays.split_at(words_of(*ty) as usize);
+            let (own, others) = arrays.split_at(word_count(*ty) as usize);
             arrays = others;
             let words: Vec<V> = own
                 .iter()

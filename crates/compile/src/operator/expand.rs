@@ -7,12 +7,12 @@
 //! dealt to the lanes; each lane finds the row of its number by a search in the sums. Lanes are idle at the very end only.
 //!
 //! Where all that counts of a row's new rows is whether there is one, lanes test them for each other, and the row stays in its
-//! lane ([`any_by_leaders`], [`any_packed`]). So it does where each number gives a summand ([`sum_by_leaders`], [`sum_packed`]).
+//! lane ([`any_by_leaders`], [`any_packed`]). So it does where each number gives a summand ([`sum_by_leaders`]).
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builtin, Expr as Kir, Scalar, UnaryOp};
 
-use crate::context::lanes::{ballot, read_lane, running_sum, sums};
+use crate::context::lanes::{ballot, read_lane, sums};
 use crate::context::{Context, Unsupported};
 
 /// The rows of a warp: a range and registers in each lane.
@@ -183,38 +183,6 @@ pub(crate) fn any_packed(
         Ok(())
     })?;
     Ok(cx.builder.read(found))
-}
-
-/// As [`sum_by_leaders`], the numbers of all ranges dealt out. Those of one range are in neighbouring lanes, so that what they sum up to is
-/// a difference of two running sums.
-pub(crate) fn sum_packed(
-    cx: &mut Context<'_>,
-    ranges: &Ranges<'_>,
-    summand: &mut Summand<'_>,
-) -> Result<V, Unsupported> {
-    let (no, nothing) = (cx.builder.bool(false), cx.builder.u64(0));
-    let total = cx.builder.var_of("total", nothing);
-    for_dealt(cx, ranges, no, |cx, dealt| {
-        let own = summand(cx, dealt.active, dealt.number, &dealt.registers)?;
-        let up_to = running_sum(cx, own);
-        let b = &mut *cx.builder;
-        let before = b.sub(up_to, own);
-        let (zero, one, top, end) = (b.u32(0), b.u32(1), b.u32(u32::BITS - 1), b.u32(cx.shape.lanes - 1));
-        let (lowest, above) = (b.unary(UnaryOp::Ffs, dealt.own), b.unary(UnaryOp::Clz, dealt.own));
-        let (first, last) = (b.sub(lowest, one), b.sub(top, above));
-        // All bits are set where all lanes are its, however many there are.
-        let last = b.binary(BinaryOp::Min, last, end);
-        let (before, up_to) = (read_lane(cx, before, first), read_lane(cx, up_to, last));
-        let b = &mut *cx.builder;
-        let sum = b.sub(up_to, before);
-        let has_any = b.ne(dealt.own, zero);
-        let sum = b.select(has_any, sum, nothing);
-        let so_far = b.read(total);
-        let now = b.add(so_far, sum);
-        b.assign(total, now);
-        Ok(())
-    })?;
-    Ok(cx.builder.read(total))
 }
 
 /// What a lane is dealt in a turn.

@@ -2,18 +2,16 @@
 //! section 3.4).
 //!
 //! As of texts that a filter compares ([`texts`](super::texts)) the words of a text are numbers of a range, which other lanes take
-//! ([`expand`](super::expand)), one or two of them a number: neighbouring lanes read neighbouring words. Where texts are hashed, what lanes
-//! make of the words is summed up for the row's own lane; where they are compared, a vote tells whether a word differs. A row does not
-//! change lanes.
+//! ([`expand`](super::expand)): neighbouring lanes read neighbouring words. Where texts are hashed, what lanes make of
+//! the words is summed up for the row's own lane; where they are compared, a vote tells whether a word differs. A row does not change lanes.
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Scalar};
 
-use super::expand::{Ranges, any_by_leaders, any_packed, sum_by_leaders, sum_packed};
+use super::expand::{Ranges, any_by_leaders, sum_by_leaders};
 use crate::context::{Context, Lowered, Text, Unsupported};
 use crate::lower::{WORD_BYTES, text_equal, text_hash_of_parts, text_hash_part, text_word};
 use crate::table::shared_keys::{Found, Together};
-use crate::variant::axes::KeyTextLanes;
 
 /// A step or a sink that finds the keys of rows in a hash table, where lanes look at texts of keys together.
 pub(crate) trait KeySearch {
@@ -25,60 +23,14 @@ pub(crate) trait KeySearch {
     fn find(&self, cx: &mut Context<'_>, keys: (&[Lowered], V), at: (V, u32)) -> Result<Found, Unsupported>;
 }
 
-/// How lanes take the words of texts. By a mark come the lanes that have a word to hash, by the next one those that have a pair to compare.
+/// How the lanes of a warp take the words of a leader's texts. By a mark come the lanes that have a word to hash, by the next one
+/// those that have a pair to compare.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyTexts {
-    pub lanes: KeyTextLanes,
     pub mark: u32,
 }
 
 impl KeyTexts {
-    /// Words next to each other that a lane takes in a turn. Where ranges are packed, the exchange of registers that precedes them costs several
-    /// times what they do; where a leader's words are shared out, most texts have fewer words than there are lanes.
-    fn turn_words(self) -> u32 {
-        match self.lanes {
-            KeyTextLanes::Packed => 2,
-            KeyTextLanes::Warp | KeyTextLanes::Lane => 1,
-        }
-    }
-
-    /// How many turns the words of a text of so many bytes (`u32`) take, where it is `active`.
-    fn turns(self, cx: &mut Context<'_>, length: V, active: V) -> V {
-        let b = &mut *cx.builder;
-        let bytes = self.turn_words() * WORD_BYTES;
-        let (zero, width) = (b.u32(0), b.u32(bytes));
-        // Rounded up without a sum, which may be beyond 32 bits.
-        let (whole, rest) = (b.div(length, width), b.rem(length, width));
-        let has_rest = b.ne(rest, zero);
-        let last = b.convert(has_rest, Scalar::U32);
-        let turns = b.add(whole, last);
-        b.select(active, turns, zero)
-    }
-
-    /// Emits `each` for the numbers (`u32`) of the words of a turn (`u32`) of a text of so many bytes, which has the first of them.
-    fn each_word(
-        self,
-        cx: &mut Context<'_>,
-        (turn, length): (V, V),
-        each: &mut dyn FnMut(&mut Context<'_>, V),
-    ) {
-        let words = cx.builder.u32(self.turn_words());
-        let first = cx.builder.mul(turn, words);
-        each(cx, first);
-        for further in 1..self.turn_words() {
-            let b = &mut *cx.builder;
-            let (further, width) = (b.u32(further), b.u32(WORD_BYTES));
-            let word = b.add(first, further);
-            let place = b.mul(word, width);
-            let is_there = b.lt(place, length);
-            cx.begin_if(is_there);
-            each(cx, word);
-        }
-        for _ in 1..self.turn_words() {
-            cx.end();
-        }
-    }
-
     fn mark(self, cx: &mut Context<'_>, is_compared: bool) {
         if cx.target.counts_marks {
             cx.builder.mark(self.mark + u32::from(is_compared));
@@ -86,9 +38,21 @@ impl KeyTexts {
     }
 }
 
+/// How many words a text of so many bytes (`u32`) has, where it is `active`.
+fn words_of(cx: &mut Context<'_>, length: V, active: V) -> V {
+    let b = &mut *cx.builder;
+    let (zero, width) = (b.u32(0), b.u32(WORD_BYTES));
+    // Rounded up without a sum, which may be beyond 32 bits.
+    let (whole, rest) = (b.div(length, width), b.rem(length, width));
+    let has_rest = b.ne(rest, zero);
+    let last = b.convert(has_rest, Scalar::U32);
+    let words = b.add(whole, last);
+    b.select(active, words, zero)
+}
+
 impl Together for KeyTexts {
     fn hashes(&self, cx: &mut Context<'_>, text: &Text, active: V) -> Result<V, Unsupported> {
-        let (begin, count) = (cx.builder.u32(0), self.turns(cx, text.length, active));
+        let (begin, count) = (cx.builder.u32(0), words_of(cx, text.length, active));
         let ranges = Ranges { begin, count, registers: &[text.data, text.length] };
         let part = &mut |cx: &mut Context<'_>, active: V, number: V, registers: &[V]| {
             let [data, length] = registers else { return Err(Unsupported::internal("a text of no address")) };
@@ -96,27 +60,20 @@ impl Together for KeyTexts {
             let part = cx.builder.var_of("part", nothing);
             cx.begin_if(active);
             let text = Text { data: *data, length: *length, case: text.case, code: None };
-            self.each_word(cx, (number, text.length), &mut |cx, word| {
-                self.mark(cx, false);
-                let width = cx.builder.u32(WORD_BYTES);
-                let place = cx.builder.mul(word, width);
-                let own = text_hash_part(cx, &text, place);
-                let before = cx.builder.read(part);
-                let after = cx.builder.add(before, own);
-                cx.builder.assign(part, after);
-            });
+            self.mark(cx, false);
+            let width = cx.builder.u32(WORD_BYTES);
+            let place = cx.builder.mul(number, width);
+            let own = text_hash_part(cx, &text, place);
+            cx.builder.assign(part, own);
             cx.end();
             Ok(cx.builder.read(part))
         };
-        let sum = match self.lanes {
-            KeyTextLanes::Packed => sum_packed(cx, &ranges, part)?,
-            KeyTextLanes::Warp | KeyTextLanes::Lane => sum_by_leaders(cx, &ranges, part)?,
-        };
+        let sum = sum_by_leaders(cx, &ranges, part)?;
         Ok(text_hash_of_parts(cx, sum, text.length))
     }
 
     fn differ(&self, cx: &mut Context<'_>, (a, b): (&Text, &Text), active: V) -> Result<V, Unsupported> {
-        let (begin, count) = (cx.builder.u32(0), self.turns(cx, a.length, active));
+        let (begin, count) = (cx.builder.u32(0), words_of(cx, a.length, active));
         let ranges = Ranges { begin, count, registers: &[a.data, b.data, a.length] };
         let test = &mut |cx: &mut Context<'_>, active: V, number: V, registers: &[V]| {
             let [left, right, length] = registers else {
@@ -132,19 +89,13 @@ impl Together for KeyTexts {
             let no = cx.builder.bool(false);
             cx.builder.assign(differs, no);
             cx.begin_if(active);
-            self.each_word(cx, (number, left.length), &mut |cx, word| {
-                self.mark(cx, true);
-                let (other, before) = (words_differ(cx, (&left, &right), word), cx.builder.read(differs));
-                let now = cx.builder.or(before, other);
-                cx.builder.assign(differs, now);
-            });
+            self.mark(cx, true);
+            let other = words_differ(cx, (&left, &right), number);
+            cx.builder.assign(differs, other);
             cx.end();
             Ok(cx.builder.read(differs))
         };
-        match self.lanes {
-            KeyTextLanes::Packed => any_packed(cx, &ranges, test),
-            KeyTextLanes::Warp | KeyTextLanes::Lane => any_by_leaders(cx, &ranges, test),
-        }
+        any_by_leaders(cx, &ranges, test)
     }
 }
 

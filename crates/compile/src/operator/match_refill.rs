@@ -11,13 +11,14 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{Scalar, Type};
 
 use super::refill;
-use super::walk::Arrived;
+use super::walk::{Arrived, BusyLanes};
 use crate::context::lanes::{ballot, count};
 use crate::context::{Context, Unsupported};
 use crate::lower::Matching;
 
 /// Rows whose texts are to be matched, one in each lane.
 pub(crate) struct Candidates<'r> {
+    pub matching: &'r Matching,
     /// Whether there is one, `bool`.
     pub is_there: V,
     /// What the match begins with.
@@ -58,7 +59,6 @@ impl MatchRefill {
     pub(crate) fn emit(
         &self,
         cx: &mut Context<'_>,
-        matching: &Matching,
         candidates: &Candidates<'_>,
         (is_last, mark): (V, u32),
         decided: &mut Decided<'_>,
@@ -86,7 +86,8 @@ impl MatchRefill {
         b.assign(passed, no);
         decided(cx, goes_on, &row)?;
         cx.begin_if(waits);
-        self.take(cx, candidates, &arrived, (mask, open), busy);
+        let lanes = BusyLanes { mask, has_own: open, count: busy };
+        self.take(cx, candidates, &arrived, &lanes);
         cx.end();
         cx.end();
         let b = &mut *cx.builder;
@@ -98,7 +99,7 @@ impl MatchRefill {
         if cx.target.counts_marks {
             cx.builder.mark(mark);
         }
-        let verdict = matching.step(cx, &self.text)?;
+        let verdict = candidates.matching.step(cx, &self.text)?;
         let b = &mut *cx.builder;
         let (stays, holds) = (b.not(verdict.is_decided), b.and(verdict.is_decided, verdict.holds));
         b.assign(self.open, stays);
@@ -108,20 +109,12 @@ impl MatchRefill {
         Ok(())
     }
 
-    /// Lanes without an open match begin with rows that have arrived. `mask`: a bit of each lane that has one,
-    /// as this one has where it is `open`; `busy` counts them behind.
-    fn take(
-        &self,
-        cx: &mut Context<'_>,
-        candidates: &Candidates<'_>,
-        arrived: &Arrived,
-        (mask, open): (V, V),
-        busy: Var,
-    ) {
+    /// Lanes without an open match begin with rows that have arrived; those with one are `busy`.
+    fn take(&self, cx: &mut Context<'_>, candidates: &Candidates<'_>, arrived: &Arrived, busy: &BusyLanes) {
         let vars = self.text.iter().chain(&self.row).copied();
         let values = candidates.text.iter().chain(candidates.row).copied();
-        let takes = arrived.deal(cx, (mask, open), busy, vars.zip(values));
-        let now = cx.builder.or(open, takes);
+        let takes = arrived.deal(cx, busy, vars.zip(values));
+        let now = cx.builder.or(busy.has_own, takes);
         cx.builder.assign(self.open, now);
     }
 }

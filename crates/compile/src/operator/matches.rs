@@ -1,10 +1,7 @@
 //! A match of a text that lanes can leave and come back to: a filter's condition, or one of those that it is the AND of.
 
-use std::collections::BTreeSet;
-
 use kelpie_kir::builder::Var;
 
-use super::roles::Next;
 use super::texts::{Around, split};
 use crate::context::{Context, Unsupported};
 use crate::expr::{Expr, ExprKind};
@@ -14,7 +11,7 @@ use crate::lower::{Matching, lower, text_of};
 /// LIKE or a regular expression over a column without a dictionary, and the conditions that a filter has besides.
 #[derive(Debug)]
 pub(crate) struct TextMatch {
-    around: Around,
+    pub around: Around,
     text: Expr,
     pub matching: Matching,
 }
@@ -56,15 +53,5 @@ impl TextMatch {
             Ok(())
         })?;
         Ok(begun)
-    }
-
-    /// The columns before the filter that the row needs where it goes on, and `behind` are read of it.
-    pub(crate) fn kept(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
-        self.around.kept(behind)
-    }
-
-    /// Lets the current row, whose text is as it should be, go on where the other conditions hold.
-    pub(crate) fn decided(&self, cx: &mut Context<'_>, next: &mut Next<'_>) -> Result<(), Unsupported> {
-        self.around.end(cx, next)
     }
 }

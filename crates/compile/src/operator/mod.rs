@@ -31,6 +31,7 @@ pub(crate) mod roles;
 pub(crate) mod scan;
 pub mod sort;
 pub(crate) mod staged;
+pub(crate) mod step_forms;
 pub(crate) mod text_runs;
 pub(crate) mod texts;
 pub(crate) mod walk;

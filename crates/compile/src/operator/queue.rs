@@ -16,12 +16,11 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Scalar, Scope, Type};
 
 use crate::context::lanes::{any, ballot, count, rank, read_lane, sums};
+use crate::context::register_words::{WORD_BITS, of_words, to_words, word_count};
 use crate::context::{Argument, Context};
 use crate::program::RangeQueue;
 use crate::table::key_rows::Positions;
 
-/// Bits of a word.
-const WORD_BITS: u64 = 64;
 /// Where in a range's second word the count of its numbers begins; below it is the first number.
 const COUNT_SHIFT: u64 = 32;
 /// Words of a range before those of its row: the number of its first piece; its first number and their count; those of a piece.
@@ -142,7 +141,7 @@ impl Queue {
         b.assign(range.count, count);
         let mut rest = &read[OWN_WORDS as usize..];
         for (register, ty) in registers.iter().zip(&types) {
-            let (own, others) = rest.split_at(words_of(*ty) as usize);
+            let (own, others) = rest.split_at(word_count(*ty) as usize);
             rest = others;
             let value = of_words(cx, *ty, own);
             cx.builder.assign(*register, value);
@@ -312,55 +311,5 @@ fn type_of(cx: &mut Context<'_>, var: Var) -> Type {
 
 /// Words of a range whose row stands on registers of these types.
 fn words_of_range(types: &[Type]) -> u64 {
-    OWN_WORDS + types.iter().map(|ty| words_of(*ty)).sum::<u64>()
-}
-
-/// Words that a register takes.
-pub(super) fn words_of(ty: Type) -> u64 {
-    if ty == Type::Scalar(Scalar::I128) { 2 } else { 1 }
-}
-
-/// The content of a register in words, `u64`, the lowest first.
-pub(super) fn to_words(cx: &mut Context<'_>, value: V) -> Vec<V> {
-    let b = &mut *cx.builder;
-    match b.ty(value) {
-        Type::Ptr(..) | Type::Scalar(Scalar::F64) => vec![b.bitcast(value, Scalar::U64)],
-        Type::Scalar(Scalar::F32) => {
-            let bits = b.bitcast(value, Scalar::U32);
-            vec![b.convert(bits, Scalar::U64)]
-        }
-        Type::Scalar(Scalar::I128) => {
-            let bits = b.int(Scalar::I128, WORD_BITS);
-            let high = b.binary(BinaryOp::Shr, value, bits);
-            vec![b.convert(value, Scalar::U64), b.convert(high, Scalar::U64)]
-        }
-        _ => vec![b.convert(value, Scalar::U64)],
-    }
-}
-
-/// The register of a type that has these words.
-pub(super) fn of_words(cx: &mut Context<'_>, ty: Type, words: &[V]) -> V {
-    let b = &mut *cx.builder;
-    match (ty, words) {
-        (Type::Scalar(Scalar::Bool), [word, ..]) => {
-            let zero = b.u64(0);
-            b.ne(*word, zero)
-        }
-        (Type::Scalar(Scalar::F32), [word, ..]) => {
-            let bits = b.convert(*word, Scalar::U32);
-            b.bitcast(bits, ty)
-        }
-        (Type::Scalar(Scalar::I128), [low, high]) => {
-            let (low, high) = (b.convert(*low, Scalar::I128), b.convert(*high, Scalar::I128));
-            let bits = b.int(Scalar::I128, WORD_BITS);
-            let high = b.binary(BinaryOp::Shl, high, bits);
-            b.binary(BinaryOp::Or, high, low)
-        }
-        (Type::Ptr(..) | Type::Scalar(Scalar::F64), [word, ..]) => b.bitcast(*word, ty),
-        (Type::Scalar(scalar), [word, ..]) => b.convert(*word, scalar),
-        _ => {
-            cx.impossible("a register that has no words");
-            cx.builder.u64(0)
-        }
-    }
+    OWN_WORDS + types.iter().map(|ty| word_count(*ty)).sum::<u64>()
 }

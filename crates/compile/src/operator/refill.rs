@@ -14,6 +14,14 @@ use crate::context::lanes::{all_lanes, ballot, bit_of_rank, count, rank, read_la
 /// Lanes of a warp that thresholds are counted in.
 const THRESHOLD_LANES: u64 = 32;
 
+/// Bytes of a block's memory that are left to what is declared behind: the sums of dense writes and of sinks without groups.
+const LEFT_BYTES: u32 = 16 << 10;
+
+/// Whether a block has room for so many bytes more.
+pub(super) fn has_room(cx: &mut Context<'_>, bytes: u32) -> bool {
+    cx.builder.shared_bytes().saturating_add(bytes).saturating_add(LEFT_BYTES) <= cx.shape.shared_bytes
+}
+
 /// A threshold of 32 lanes in lanes of a warp, of which it is one at least.
 pub(super) fn lanes_of(cx: &Context<'_>, threshold: u64) -> u32 {
     let lanes = u64::from(cx.shape.lanes);

@@ -16,14 +16,13 @@ use kelpie_kir::builder::V;
 
 use super::Flow;
 use super::key_texts::KeySearch;
-use crate::context::{Context, Lowered, RawTexts, Unsupported};
+pub(crate) use super::step_forms::{BatchLookUps, BegunSearch, Expansion, RuntimeFilter};
+use crate::context::{Context, RawTexts, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::program::{Counting, HostAction, RowCount, SketchStates};
 use crate::shape::LaunchShape;
-use crate::table::key_rows::Positions;
 use crate::table::places::{Dense, DenseTarget};
-use crate::table::probing::Begun;
 use crate::table::shared_keys::Found;
 use crate::variant::axes::WritePlaces;
 
@@ -77,13 +76,13 @@ pub(crate) trait Source: fmt::Debug + fmt::Display + Send + Sync {
     /// Makes the row at place `row` (`i64`) the current one.
     fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported>;
 
-    /// Bytes of a row of which several can be loaded at once ([`Source::hold`]); 0 where none can.
-    fn held_bytes(&self) -> u32 {
+    /// Bytes of a row of which several can be loaded at once ([`Source::prefetch`]); 0 where none can.
+    fn prefetched_bytes(&self) -> u32 {
         0
     }
 
     /// Loads what can be of the rows from place `row` (`i64`) on, as many as a wide row has, before they are bound one by one.
-    fn hold(&self, _cx: &mut Context<'_>, _row: V) {}
+    fn prefetch(&self, _cx: &mut Context<'_>, _row: V) {}
 
     /// Adds the states that hold its `columns`, and those that decide which rows are live, to `states`.
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>);
@@ -210,109 +209,6 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
     }
 }
 
-/// The search for a row of a batch, when it has begun.
-pub(crate) struct BegunSearch {
-    pub begun: Begun,
-    /// What was seen (`u32`), which is to be used so that no compiler leaves it out.
-    pub seen: V,
-    pub keys: Vec<Lowered>,
-}
-
-/// The look-ups of a batch of rows that a CPU's worker has in its memory, each of which does a part of it for all of them in a short loop.
-pub(crate) trait BatchLookUps {
-    /// What is lacking for that.
-    fn lacks(&self) -> Option<&'static str>;
-
-    /// Bytes, about, of a table whose look-ups in batches pay where it is larger than a cache; 0 where they do not, or it is unknown.
-    fn far_bytes(&self) -> u64;
-
-    /// Whether a search has a part of its own that begins it: it looks at a slot to know where the keys are that it compares.
-    fn has_begun_searches(&self) -> bool;
-
-    /// The keys, over the columns before the step.
-    fn keys(&self) -> &[Expr];
-
-    /// Begins the search for the current row.
-    fn begin(&self, cx: &mut Context<'_>) -> Result<BegunSearch, Unsupported>;
-
-    /// What the search for the current row finds, of which some keys may be known by their numbers: its cursor (`u32`), 0 where there is
-    /// nothing.
-    fn find(
-        &self,
-        cx: &mut Context<'_>,
-        begun: Option<(Begun, Vec<(usize, Lowered)>)>,
-    ) -> Result<V, Unsupported>;
-
-    /// Looks at those of the `columns` behind the step that lie where the first match is: what was seen (`u64` each).
-    fn look_at(&self, cx: &mut Context<'_>, number: V, columns: &BTreeSet<usize>) -> Vec<V>;
-
-    /// As [`Step::consume`], of the current row, for which something was found.
-    fn go_on_with(&self, cx: &mut Context<'_>, number: V, next: &mut Next<'_>) -> Result<(), Unsupported>;
-}
-
-/// A step that drops rows of the scan by a test that costs little, and can be made for any row.
-pub(crate) trait RuntimeFilter {
-    /// Whether the current row may go on, without a branch: 1, else 0 (`i64`).
-    fn passes(&self, cx: &mut Context<'_>) -> Result<V, Unsupported>;
-
-    /// Which of the rows that the current one stands for may go on, of those that are `active` (`bool` each), without a branch. What is
-    /// looked at for others costs next to nothing. Only while nothing changes that by which rows are tested.
-    fn pass_of(&self, cx: &mut Context<'_>, active: &[V]) -> Result<Vec<V>, Unsupported>;
-
-    /// The share of rows that is thought to pass.
-    fn share(&self) -> f64;
-}
-
-/// A step that makes a row for each number of a range, all of which are known before: other lanes can make them.
-pub(crate) trait Expansion {
-    /// Sets the range of the current row, in `u32`. It is empty before.
-    fn range(&self, cx: &mut Context<'_>, range: Positions) -> Result<(), Unsupported>;
-
-    /// The same where the row's keys have been looked for ([`Step::key_search`]).
-    fn range_of(&self, _cx: &mut Context<'_>, _: Found, _range: Positions) -> Result<(), Unsupported> {
-        Err(Unsupported::internal("keys of an expansion that has none"))
-    }
-
-    /// Numbers of a range, at most.
-    fn most(&self) -> u64;
-
-    /// Whether the ranges of all rows are the same.
-    fn is_even(&self) -> bool {
-        false
-    }
-
-    /// The columns before the step that the rows of a range need, where `behind` are read of them.
-    fn needed(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize>;
-
-    /// Makes the row with a number (`u32`) of the current row's range the current one, and lets it go on if it does.
-    fn item(&self, cx: &mut Context<'_>, number: V, next: &mut Next<'_>) -> Result<(), Unsupported>;
-
-    /// Whether all that counts of the new rows is if one goes on: then the row itself goes on, by [`Expansion::decided`].
-    fn only_decides(&self) -> bool {
-        false
-    }
-
-    /// The columns before the step that the row itself needs, where it goes on and `behind` are read of it.
-    fn kept(&self, _behind: &BTreeSet<usize>) -> BTreeSet<usize> {
-        BTreeSet::new()
-    }
-
-    /// Whether the columns that the rows of a range need are loaded before other lanes take them.
-    fn loads_before(&self) -> bool {
-        false
-    }
-
-    /// Lets the row itself go on, or not, where it is known if one of the new rows of its range does (`bool`).
-    fn decided(
-        &self,
-        _cx: &mut Context<'_>,
-        (_range, _found): (Positions, V),
-        _next: &mut Next<'_>,
-    ) -> Result<(), Unsupported> {
-        Err(Unsupported::internal("new rows go on, and not the row itself"))
-    }
-}
-
 /// Where the rows of a pipeline go.
 pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
     /// What the engine has to do for it.
@@ -358,7 +254,7 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
     }
 
     /// How many rows or groups are thought to be made of so many rows; `None` where nothing is known of that.
-    fn rows_foreseen(&self, rows: u64) -> Option<u64> {
+    fn estimated_rows(&self, rows: u64) -> Option<u64> {
         Some(rows)
     }
 
@@ -368,7 +264,7 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
     }
 
     /// Whether rows of which several were loaded at once may come to it one by one, where they come with a flag.
-    fn takes_held(&self) -> bool {
+    fn takes_prefetched(&self) -> bool {
         false
     }
 
@@ -397,9 +293,8 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         1
     }
 
-    /// Whether it can be emitted for launches of a shape, in which no thread brings it more than `thread_rows` rows, or what it
-    /// lacks there.
-    fn admits(&self, _shape: &LaunchShape, _thread_rows: u64) -> Result<(), String> {
+    /// Whether it can be emitted for launches of a shape, in which no thread brings it more than `thread_rows` rows; or why not.
+    fn fits(&self, _shape: &LaunchShape, _thread_rows: u64) -> Result<(), String> {
         Ok(())
     }
 
@@ -500,6 +395,36 @@ pub(crate) trait Emitter {
     }
 }
 
+/// How rows come to a sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Each in branches: those that were dropped do not come.
+    Branches,
+    /// The same, and none is dropped, of a table, nor left out by ranges.
+    All,
+    /// Each with a flag.
+    Flags,
+    /// Each with a flag, one by one, of several of a thread that were loaded at once.
+    Prefetched,
+    /// As wide rows, and as single ones where too few are left.
+    Wide,
+}
+
+impl Arrival {
+    /// The flow of a row that is there, before any step.
+    pub(crate) fn flow(self) -> Flow {
+        match self {
+            Arrival::Branches | Arrival::All => Flow::Branch,
+            Arrival::Flags | Arrival::Prefetched | Arrival::Wide => Flow::Flag { active: None },
+        }
+    }
+
+    /// Whether rows come that are dead.
+    pub(crate) fn has_flags(self) -> bool {
+        matches!(self.flow(), Flow::Flag { .. })
+    }
+}
+
 /// What an emitter is made for.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a> {
@@ -509,14 +434,8 @@ pub(crate) struct Job<'a> {
     pub counting: Option<&'a Counting>,
     /// States that later pipelines read.
     pub needed: &'a BTreeSet<usize>,
-    /// Rows come with a flag.
-    pub flags: bool,
-    /// Rows come as wide rows, and as single ones where too few are left.
-    pub wide: bool,
-    /// Several rows of a thread are loaded at once, and come one by one.
-    pub held: bool,
-    /// Every row of a table comes, and none is left out by ranges.
-    pub keeps_all: bool,
+    /// How rows come.
+    pub arrival: Arrival,
     /// How rows find their places, where they are written densely.
     pub places: WritePlaces,
     /// Rows that come to one thread's [`Emitter::row`] in a launch, or in each of its passes, at most.

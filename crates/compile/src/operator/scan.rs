@@ -6,7 +6,7 @@ use std::fmt;
 use kelpie_kir::builder::V;
 
 use super::roles::Source;
-use crate::context::{Context, RawTexts, Unsupported, held_bytes};
+use crate::context::{Context, RawTexts, Unsupported, prefetched_bytes};
 use crate::layout::{ColumnInfo, ColumnLayout, Storage, ValueCodes};
 use crate::program::RowCount;
 use crate::types::DataType;
@@ -70,12 +70,12 @@ impl Source for ScanSource {
         Ok(())
     }
 
-    fn held_bytes(&self) -> u32 {
-        held_bytes(&self.layouts, &self.codes)
+    fn prefetched_bytes(&self) -> u32 {
+        prefetched_bytes(&self.layouts, &self.codes)
     }
 
-    fn hold(&self, cx: &mut Context<'_>, row: V) {
-        cx.hold(self.scan, (&self.layouts, &self.codes), row);
+    fn prefetch(&self, cx: &mut Context<'_>, row: V) {
+        cx.prefetch(self.scan, (&self.layouts, &self.codes), row);
     }
 
     fn read(&self, _columns: &BTreeSet<usize>, _states: &mut BTreeSet<usize>) {}

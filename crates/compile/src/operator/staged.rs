@@ -11,17 +11,15 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builtin, Pointee, Scalar, Type};
 
 use super::expand::{Ranges, Taken};
-use super::queue::{of_words, to_words, words_of};
+use super::refill;
 use crate::context::lanes::{ballot, count, rank, sums};
+use crate::context::register_words::{of_words, to_words, word_count};
 use crate::context::{Context, Unsupported};
 
 /// Numbers that a range may have, at most, in a warp of `lanes`: what a warp is given at once, and what is left of what it had, are counted in 32 bits.
 pub(crate) fn most_matches(lanes: u32) -> u64 {
     (u64::from(u32::MAX) / u64::from(lanes.max(1))).saturating_sub(1)
 }
-
-/// Bytes of a block's memory that are left to what is declared behind: the sums of dense writes and of sinks without groups.
-const LEFT_BYTES: u32 = 16 << 10;
 
 /// A warp's ring of ranges.
 pub(crate) struct Staged {
@@ -54,11 +52,10 @@ impl Staged {
         let (warps, lanes) = (cx.shape.warps(), cx.shape.lanes);
         // Less than a warp's numbers are left when as many ranges come as there are lanes.
         let room = lanes.next_power_of_two() * 2;
-        let words: u32 = types.iter().map(|ty| words_of(*ty) as u32).sum();
+        let words: u32 = types.iter().map(|ty| word_count(*ty) as u32).sum();
         let bytes = |words: u32| (8 * words + 2 * 4).saturating_mul(room).saturating_add(4 * lanes);
         let own = bytes(words).saturating_mul(warps);
-        let all = cx.builder.shared_bytes().saturating_add(own).saturating_add(LEFT_BYTES);
-        if all > cx.shape.shared_bytes {
+        if !refill::has_room(cx, own) {
             return None;
         }
         let b = &mut *cx.builder;
@@ -193,7 +190,7 @@ impl Staged {
         let mut arrays = self.words.as_slice();
         let mut registers = Vec::with_capacity(self.types.len());
         for ty in &self.types {
-            let (own, others) = arrays.split_at(words_of(*ty) as usize);
+            let (own, others) = arrays.split_at(word_count(*ty) as usize);
             arrays = others;
             let words: Vec<V> = own.iter().map(|array| self.read(cx, *array, range)).collect();
             registers.push(of_words(cx, *ty, &words));

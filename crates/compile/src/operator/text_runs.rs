@@ -1,10 +1,8 @@
 //! A filter whose text, a table's, the lanes of a warp match together: those of its rows as one run of bytes ([`Needle::match_of_warp`]).
 
-use std::collections::BTreeSet;
-
 use kelpie_kir::builder::{V, Var};
 
-use super::roles::{Next, Source};
+use super::roles::Source;
 use super::texts::{Around, split};
 use crate::context::{Context, RawTexts, Unsupported};
 use crate::expr::Expr;
@@ -14,7 +12,7 @@ use crate::lower::{NeedleCondition, WarpRows};
 /// LIKE with a needle over a column of the table that a pipeline scans, and the conditions that a filter has besides.
 #[derive(Debug)]
 pub(crate) struct TextRun {
-    around: Around,
+    pub around: Around,
     condition: NeedleCondition,
     texts: RawTexts,
     /// The share of the table's rows whose texts are thought to be asked for.
@@ -56,15 +54,5 @@ impl TextRun {
         let b = &mut *cx.builder;
         let holds = if self.condition.negated { b.not(matches) } else { matches };
         b.and(holds, rows.is_wanted)
-    }
-
-    /// The columns before the filter that the row needs where it goes on, and `behind` are read of it.
-    pub(crate) fn kept(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
-        self.around.kept(behind)
-    }
-
-    /// Lets the current row, whose text is as it should be, go on where the other conditions hold.
-    pub(crate) fn decided(&self, cx: &mut Context<'_>, next: &mut Next<'_>) -> Result<(), Unsupported> {
-        self.around.end(cx, next)
     }
 }

@@ -67,7 +67,7 @@ impl TextEquality {
 
 /// The conditions that a filter has besides the one that lanes decide together.
 #[derive(Debug)]
-pub(super) struct Around {
+pub(crate) struct Around {
     /// Those that are looked at before.
     before: Vec<Expr>,
     /// Those that are looked at behind, of rows for which it holds.
@@ -85,12 +85,12 @@ impl Around {
     }
 
     /// Lets the current row, for which the condition between holds, go on where those behind hold.
-    pub(super) fn end(&self, cx: &mut Context<'_>, next: &mut Next<'_>) -> Result<(), Unsupported> {
+    pub(crate) fn end(&self, cx: &mut Context<'_>, next: &mut Next<'_>) -> Result<(), Unsupported> {
         where_all(cx, &self.behind, |cx| next(cx, Flow::Branch))
     }
 
     /// The columns before the filter that the row needs where it goes on, and `behind` are read of it.
-    pub(super) fn kept(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
+    pub(crate) fn kept(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
         behind.iter().copied().chain(self.behind.iter().flat_map(columns_read)).collect()
     }
 

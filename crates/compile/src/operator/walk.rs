@@ -62,7 +62,8 @@ impl Walk {
         let (is_few, waits) = (b.lt(lanes, threshold), b.ne(waiting, zero));
         let takes = b.and(is_few, waits);
         cx.begin_if(takes);
-        self.take(cx, ranges, &arrived, (mask, walks), busy);
+        let lanes = BusyLanes { mask, has_own: walks, count: busy };
+        self.take(cx, ranges, &arrived, &lanes);
         cx.end();
         let b = &mut *cx.builder;
         let (lanes, once) = (b.read(busy), b.read(again));
@@ -85,20 +86,22 @@ impl Walk {
         Ok(())
     }
 
-    /// Lanes without numbers begin with rows that have arrived. `mask`: a bit of each lane that has numbers left, which this one has if it
-    /// `walks`; `busy` counts them behind.
-    fn take(
-        &self,
-        cx: &mut Context<'_>,
-        ranges: &Ranges<'_>,
-        arrived: &Arrived,
-        (mask, walks): (V, V),
-        busy: Var,
-    ) {
+    /// Lanes without numbers begin with rows that have arrived; those with numbers left are `busy`.
+    fn take(&self, cx: &mut Context<'_>, ranges: &Ranges<'_>, arrived: &Arrived, busy: &BusyLanes) {
         let state = [self.next, self.left].into_iter().chain(self.registers.iter().copied());
         let new = [ranges.begin, ranges.count].into_iter().chain(ranges.registers.iter().copied());
-        arrived.deal(cx, (mask, walks), busy, state.zip(new));
+        arrived.deal(cx, busy, state.zip(new));
     }
+}
+
+/// The lanes of a warp that have rows of their own, and take no other.
+pub(super) struct BusyLanes {
+    /// A bit of each, `u32`.
+    pub mask: V,
+    /// Whether this one is, `bool`.
+    pub has_own: V,
+    /// How many they are, also behind a deal; `u32`.
+    pub count: Var,
 }
 
 /// The rows that have arrived in a warp, as far as no lane has begun with them.
@@ -124,26 +127,24 @@ impl Arrived {
         b.ne(waiting, zero)
     }
 
-    /// Idle lanes take rows: the first the first, and so on. `mask`: a bit of each lane that is busy, as this one is where `is_busy`; `busy`
-    /// counts them behind. `registers`: each of an idle lane's, and what a row that has arrived has for it. Gives whether this lane has
-    /// taken one (`bool`).
+    /// Lanes that are not busy take rows: the first the first, and so on. `registers`: each of an idle lane's, and what a row that has arrived
+    /// has for it. Gives whether this lane has taken one (`bool`).
     pub(super) fn deal(
         &self,
         cx: &mut Context<'_>,
-        (mask, is_busy): (V, V),
-        busy: Var,
+        busy: &BusyLanes,
         registers: impl Iterator<Item = (Var, V)>,
     ) -> V {
         let there = all_lanes(cx);
         let b = &mut *cx.builder;
-        let others = b.not(mask);
+        let others = b.not(busy.mask);
         let idle = b.and(others, there);
         let rows = b.read(self.mask);
         let (free, waiting) = (count(cx, idle), count(cx, rows));
         let (place, turn) = (rank(cx, idle), rank(cx, rows));
         let source = bit_of_rank(cx, rows, place);
         let b = &mut *cx.builder;
-        let (is_idle, is_there) = (b.not(is_busy), b.lt(place, waiting));
+        let (is_idle, is_there) = (b.not(busy.has_own), b.lt(place, waiting));
         let takes = b.and(is_idle, is_there);
         for (var, value) in registers {
             let new = read_lane(cx, value, source);
@@ -157,9 +158,9 @@ impl Arrived {
         let own = b.and(own, stays);
         b.assign(self.own, own);
         let taken = b.binary(BinaryOp::Min, free, waiting);
-        let before = b.read(busy);
+        let before = b.read(busy.count);
         let now = b.add(before, taken);
-        b.assign(busy, now);
+        b.assign(busy.count, now);
         let rest = ballot(cx, own);
         cx.builder.assign(self.mask, rest);
         takes

@@ -278,7 +278,7 @@ impl Cut<'_> {
         zeroed: Vec<usize>,
         work: Work,
     ) {
-        let foreseen = open.source.is_scan().then(|| sink.rows_foreseen(open.expected())).flatten();
+        let foreseen = open.source.is_scan().then(|| sink.estimated_rows(open.expected())).flatten();
         let Open { source, steps, prunes, skips, bound, shared_out, sorted, .. } = open;
         let counts = self.counts;
         self.done.push(Pipeline {

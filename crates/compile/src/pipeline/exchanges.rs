@@ -7,8 +7,9 @@ use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::operator::staged::most_matches;
 use crate::table::places::DenseTarget;
+use crate::variant::Site;
 use crate::variant::axes::{
-    CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
+    LaneRefill, MatchLanes, MovedColumns, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
 
 /// Rows of a build side from which on long ranges wait for all warps: a warp takes fewer in less than a tenth of a millisecond.
@@ -27,7 +28,7 @@ const MATCHES_IN_LANES: &str =
 
 /// Who chooses.
 struct Exchanges<'a> {
-    site: &'a str,
+    site: Site<'a>,
     pipeline: &'a Pipeline,
     environment: &'a Environment<'a>,
     /// Whether lanes can exchange rows at all; or why not.
@@ -36,13 +37,13 @@ struct Exchanges<'a> {
 
 /// Chooses for the pipeline called `site`. `is_counted`: the places of its rows are counted by a kernel before.
 pub(super) fn choose(
-    site: &str,
+    site: Site<'_>,
     pipeline: &Pipeline,
-    (is_counted, is_simt): (bool, bool),
+    is_counted: bool,
     environment: &Environment<'_>,
 ) -> Result<Points, Unsupported> {
     let possible = match () {
-        () if !is_simt => Err("a CPU's worker is one thread"),
+        () if environment.shape.is_serial() => Err("a CPU's worker is one thread"),
         () if is_counted => Err("places are counted a row of the table"),
         () if pipeline.sink.passes() > 1 => Err("rows come several times"),
         () if pipeline.source.parts().is_some() => Err("blocks take pieces of parts"),
@@ -60,14 +61,16 @@ impl Exchanges<'_> {
     fn texts(&self) -> Result<Texts, Unsupported> {
         let mut texts = Texts::of(self.pipeline);
         if self.possible.is_err() {
-            texts = texts.without_keys();
+            texts.keys.clear();
         }
         if texts.is_empty() {
             return Ok(texts);
         }
-        let are_many = texts.run().is_some_and(|run| run.share >= LEAST_IN_RUNS);
-        let rule = match self.admits_runs(&texts) {
-            _ if texts.compares() => (TextLanes::Lane, "most texts are short, or differ in their first word"),
+        let are_many = texts.run.as_ref().is_some_and(|(_, run)| run.share >= LEAST_IN_RUNS);
+        let rule = match self.why_not_runs(&texts) {
+            _ if !texts.equalities.is_empty() => {
+                (TextLanes::Lane, "most texts are short, or differ in their first word")
+            }
             _ if self.environment.micro_model != MicroModel::Resolution => (TextLanes::Lane, OWN_ROWS),
             Ok(()) if !are_many => (TextLanes::Lane, "other conditions leave few texts to match"),
             Ok(()) if self.pipeline.steps.iter().any(|step| step.diverges()) => {
@@ -76,23 +79,23 @@ impl Exchanges<'_> {
             Ok(()) => (TextLanes::Run, "neighbouring lanes read neighbouring bytes"),
             Err(_) => (TextLanes::Lane, MATCHES_IN_LANES),
         };
-        let chosen = self.environment.chooser.choose(self.site, rule, |lanes| match lanes {
+        let chosen = self.site.choose(rule, |lanes| match lanes {
             TextLanes::Lane => Ok(()),
-            TextLanes::Warp | TextLanes::Packed if !texts.compares() => {
+            TextLanes::Warp if texts.equalities.is_empty() => {
                 Err("no filter wants two texts to be equal".into())
             }
-            TextLanes::Warp | TextLanes::Packed => self.possible.map_err(String::from),
-            TextLanes::Run => self.admits_runs(&texts),
-            TextLanes::Refill => self.admits_matches(&texts),
+            TextLanes::Warp => self.possible.map_err(String::from),
+            TextLanes::Run => self.why_not_runs(&texts),
+            TextLanes::Refill => self.why_not_matches(&texts),
         })?;
         texts.lanes = chosen;
         Ok(texts)
     }
 
-    /// Whether lanes can match texts as one run, or what that lacks.
-    fn admits_runs(&self, texts: &Texts) -> Result<(), String> {
+    /// Whether lanes can match texts as one run; or why not.
+    fn why_not_runs(&self, texts: &Texts) -> Result<(), String> {
         self.possible?;
-        if texts.run().is_none() {
+        if texts.run.is_none() {
             return Err(
                 "no filter before the first join looks for a text in those of the table's rows".into()
             );
@@ -108,20 +111,25 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Whether lanes can take other rows between the steps of matches, or what that lacks.
-    fn admits_matches(&self, texts: &Texts) -> Result<(), String> {
+    /// Whether lanes can take other rows between the steps of matches; or why not.
+    fn why_not_matches(&self, texts: &Texts) -> Result<(), String> {
         self.possible?;
-        if !texts.matches() {
+        if texts.matches.is_empty() {
             return Err("no filter matches a text without a dictionary in steps".into());
         }
         let mut texts = texts.clone();
         texts.lanes = TextLanes::Refill;
         let points = Points::of(self.pipeline, LaneRefill::Off, MatchLanes::Lane, &texts);
-        if !points.match_texts() {
+        if !points.has(ExchangePoint::Match) {
             return Err("lanes are in loops of their own before the first match".into());
         }
+        self.fits(&points)
+    }
+
+    /// Whether the sink can be emitted where lanes exchange rows at such points; or why not.
+    fn fits(&self, points: &Points) -> Result<(), String> {
         let shape = self.environment.shape;
-        self.pipeline.sink.admits(shape, self.pipeline.thread_bound(shape, points.more_rows()))
+        self.pipeline.sink.fits(shape, self.pipeline.thread_bound(shape, points.more_rows()))
     }
 
     /// Who takes the rows that steps make of one.
@@ -139,18 +147,17 @@ impl Exchanges<'_> {
                 self.possible?;
                 step.expansion()?;
                 if matches == MatchLanes::Staged {
-                    self.admits_staged()?;
+                    self.why_not_staged()?;
                 }
                 let points = Points::of(pipeline, LaneRefill::Off, matches, texts);
                 points.first_expansion(pipeline)?;
-                let bound = pipeline.thread_bound(environment.shape, points.more_rows());
-                pipeline.sink.admits(environment.shape, bound)
+                self.fits(&points)
             }
         };
-        let lacks = possible(MatchLanes::Packed).err();
-        let rule = match &lacks {
+        let why_not = possible(MatchLanes::Packed).err();
+        let rule = match &why_not {
             _ if environment.micro_model != MicroModel::Resolution => (MatchLanes::Lane, OWN_ROWS),
-            Some(lacks) => (MatchLanes::Lane, lacks.as_str()),
+            Some(why_not) => (MatchLanes::Lane, why_not.as_str()),
             None if step.expands() && self.looks_up_behind() && possible(MatchLanes::Staged).is_ok() => {
                 (MatchLanes::Staged, "rows are looked up behind it, by as many lanes as there are")
             }
@@ -162,7 +169,7 @@ impl Exchanges<'_> {
             let rows = pipeline.shared_out.unwrap_or(pipeline.bound / most.max(1));
             format!("at most {rows} rows, each with {most} matches at most")
         });
-        environment.chooser.choose_by(self.site, (rule, text), possible)
+        self.site.choose_by((rule, text), possible)
     }
 
     /// Whether rows come to another join, or a runtime filter, behind the first step that makes several of one.
@@ -171,8 +178,8 @@ impl Exchanges<'_> {
         behind.any(|step| step.diverges())
     }
 
-    /// Whether the matches of rows can wait for others, or what that lacks.
-    fn admits_staged(&self) -> Result<(), String> {
+    /// Whether the matches of rows can wait for others; or why not.
+    fn why_not_staged(&self) -> Result<(), String> {
         let most = most_matches(self.environment.shape.lanes);
         let mut expansions = self.pipeline.steps.iter().filter_map(|step| step.expansion().ok());
         match expansions.find(|expansion| expansion.most() > most) {
@@ -195,54 +202,52 @@ impl Exchanges<'_> {
             }
             self.possible?;
             let points = Points::of(pipeline, refill, matches, texts);
-            if !points.refill() {
+            if !points.has(ExchangePoint::Refill) {
                 return Err("no such step before the first expansion".into());
             }
-            let bound = pipeline.thread_bound(environment.shape, points.more_rows());
-            pipeline.sink.admits(environment.shape, bound)
+            self.fits(&points)
         };
-        let lacks = possible(LaneRefill::Last).err();
-        let rule = match (&lacks, Points::want_refill(pipeline, environment.shape)) {
+        let why_not = possible(LaneRefill::Last).err();
+        let rule = match (&why_not, Points::want_refill(pipeline, environment.shape)) {
             _ if environment.micro_model != MicroModel::Resolution => (LaneRefill::Off, OWN_ROWS),
-            (Some(lacks), _) => (LaneRefill::Off, lacks.as_str()),
+            (Some(why_not), _) => (LaneRefill::Off, why_not.as_str()),
             (None, Err(why)) => (LaneRefill::Off, why),
             (None, Ok((wanted, _))) if possible(wanted).is_err() => {
                 (LaneRefill::Off, "most lanes are thought to have rows, or hardly any warp one")
             }
             (None, Ok(wanted)) => wanted,
         };
-        let text = lacks.is_none().then(|| Points::estimate_of_refill(pipeline, environment.shape));
-        environment.chooser.choose_by(self.site, (rule, text), possible)
+        let text = why_not.is_none().then(|| Points::estimate_of_refill(pipeline, environment.shape));
+        self.site.choose_by((rule, text), possible)
     }
 
     /// Points with how many lanes go on at them, how many numbers of a range a warp takes, and what moves.
     fn with_limits(&self, mut points: Points) -> Result<Points, Unsupported> {
-        let chooser = self.environment.chooser;
         if points.last_turns() > 0 {
             let rule = (RefillThreshold(28), "seven of eight lanes, as DogQC has it");
-            points.threshold = chooser.choose(self.site, rule, |_| Ok(()))?.0;
+            points.threshold = self.site.choose(rule, |_| Ok(()))?.0;
         }
-        if points.refill() {
+        if points.has(ExchangePoint::Refill) {
             points.in_block = self.buffer(&points)? == RefillBuffer::Shared;
         }
         points.longest = self.longest(&points)?;
         if !points.is_empty() {
             let rule =
-                (CarriedRows::Places, "a row is one number, and only rows that come so far load columns");
-            points.carried = chooser.choose(self.site, rule, |_| Ok(()))?;
+                (MovedColumns::Places, "a row is one number, and only rows that come so far load columns");
+            points.columns = self.site.choose(rule, |_| Ok(()))?;
         }
         Ok(points)
     }
 
     /// Where rows wait between steps.
     fn buffer(&self, points: &Points) -> Result<RefillBuffer, Unsupported> {
-        let lacks = match points.refill_in_block() {
+        let why_not = match points.refill_in_block() {
             true => None,
             false => Some("warps are in loops of their own where lanes are refilled"),
         };
         let rule = (RefillBuffer::Registers, "it takes no memory of a block and no barrier");
-        self.environment.chooser.choose(self.site, rule, |buffer| match (buffer, lacks) {
-            (RefillBuffer::Shared, Some(lacks)) => Err(lacks.into()),
+        self.site.choose(rule, |buffer| match (buffer, why_not) {
+            (RefillBuffer::Shared, Some(why_not)) => Err(why_not.into()),
             _ => Ok(()),
         })
     }
@@ -254,17 +259,19 @@ impl Exchanges<'_> {
         let off = |why| (QueueMatches(0), why);
         let shape = environment.shape;
         let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
-        let lacks = match pipeline.shared_out {
+        let why_not = match pipeline.shared_out {
             // What a thread sees would be no share of the table's rows.
             Some(_) => Some("each row becomes one at most"),
             // A range is looked for by several lanes.
             None if environment.target.lanes < 2 => Some("a warp is one lane"),
-            None if points.walk() => Some("each lane walks a range of its own"),
-            None if points.match_texts() => Some("rows come out of a loop over their texts"),
+            None if points.has(ExchangePoint::Expand(MatchLanes::Refill)) => {
+                Some("each lane walks a range of its own")
+            }
+            None if points.has(ExchangePoint::Match) => Some("rows come out of a loop over their texts"),
             None => None,
         };
         let rule = match (expansion.most(), pipeline.sink.target()) {
-            _ if lacks.is_some() => off("it is not possible"),
+            _ if why_not.is_some() => off("it is not possible"),
             (most, _) if most < LEAST_QUEUED => off("the build side is small"),
             (_, Some(DenseTarget { limit: Some(_), .. })) => off("few rows are wanted"),
             (most, _) if expansion.is_even() && pipeline.bound / most >= threads => {
@@ -275,8 +282,8 @@ impl Exchanges<'_> {
         let (most, rows) = (expansion.most(), pipeline.bound / expansion.most().max(1));
         let text = format!("at most {rows} rows, each with {most} matches at most, and {threads} threads");
         let rule = (rule, Some(text));
-        let chosen = environment.chooser.choose_by(self.site, rule, |matches: QueueMatches| match lacks {
-            Some(lacks) if matches.0 > 0 => Err(lacks.into()),
+        let chosen = self.site.choose_by(rule, |matches: QueueMatches| match why_not {
+            Some(why_not) if matches.0 > 0 => Err(why_not.into()),
             _ => Ok(()),
         })?;
         Ok(Some(chosen.0).filter(|matches| *matches > 0))

@@ -25,7 +25,7 @@ pub(super) fn choose(
         InitForm::Each => Ok(()),
         _ if shape.is_serial() => Err("a CPU fills without a launch".into()),
         _ if states.is_empty() => Err("there is no table whose size is known before".into()),
-        InitForm::Together | InitForm::Kernel => Ok(()),
+        InitForm::Kernel => Ok(()),
     })?;
     Ok(InitStates { form, states })
 }

@@ -4,9 +4,10 @@
 use kelpie_kir::{Builder, Target};
 
 use super::Pipeline;
-use super::body::Body;
+use super::body::{Body, source_rows};
 use super::launches::shared_bytes;
 use super::memory::{CountMemory, Memory};
+use super::row_loop::TurnRows;
 use super::variants::ChunkVariants;
 use crate::calibration::Calibration;
 use crate::context::{Argument, Context, Unsupported};
@@ -19,7 +20,7 @@ use crate::program::{
 };
 use crate::shape::{LaunchShape, ShapeChoices};
 use crate::table::places::DenseTarget;
-use crate::variant::axes::{RowLoop, WritePlaces};
+use crate::variant::axes::WritePlaces;
 use crate::variant::{Chooser, Genome};
 use crate::{MicroModel, Resolution};
 
@@ -199,20 +200,25 @@ impl Generator<'_> {
         builder.begin_kernel(name);
         let shape = self.variants.shape.clone();
         let mut cx = Context::shaped(&mut builder, self.environment.target, shape.clone());
+        let queue = self.queue();
         let body = Body {
             pipeline: self.pipeline,
+            rows: source_rows(&mut cx, self.pipeline, queue),
+            sink,
             variants: self.variants,
             needed: &self.memory.needed,
             morsels,
-            queue: self.queue(),
+            queue,
         };
-        body.generate(&mut cx, sink, counting)?;
+        body.generate(&mut cx, counting)?;
         cx.check_possible()?;
         let arguments = cx.into_arguments();
         builder.end_kernel();
         let module = builder.finish().map_err(Unsupported::internal)?;
-        let is_wide = self.variants.row_loop == RowLoop::Wide;
-        let thread_rows = if is_wide { u64::MAX } else { self.pipeline.rows_of_thread(&shape) };
+        let thread_rows = match self.variants.row_loop.turn_rows() {
+            TurnRows::Wide => u64::MAX,
+            _ => self.pipeline.rows_of_thread(&shape),
+        };
         Ok(CompiledKernel { module, name: name.into(), arguments, shape, thread_rows })
     }
 }

@@ -4,6 +4,8 @@
 use kelpie_kir::{Module, Target};
 
 use super::Pipeline;
+use super::kernel::Environment;
+use super::row_loop::TurnRows;
 use crate::context::Unsupported;
 use crate::shape::{LaunchShape, ShapeChoices};
 use crate::variant::axes::{BlockThreads, Blocks, ResidentBlocks, ThreadRows};
@@ -19,9 +21,9 @@ pub(super) struct MoreRows {
 }
 
 impl MoreRows {
-    /// The same with more turns.
-    pub(super) fn plus(self, turns: u64) -> MoreRows {
-        MoreRows { turns: self.turns + turns, ..self }
+    /// The same with those before the first row that is worked on: rows that are loaded together begin at multiples of their number.
+    pub(super) fn and(self, rows: TurnRows) -> MoreRows {
+        MoreRows { turns: self.turns + rows.asked().map_or(0, u64::from), ..self }
     }
 }
 
@@ -41,15 +43,10 @@ impl Pipeline {
         }
     }
 
-    /// Whether its kernel can be launched in a shape, or what it lacks.
-    pub(super) fn admits(
-        &self,
-        target: &Target,
-        choices: &ShapeChoices,
-        more: MoreRows,
-    ) -> Result<(), String> {
+    /// Whether its kernel can be launched in a shape; or why not.
+    pub(super) fn fits(&self, target: &Target, choices: &ShapeChoices, more: MoreRows) -> Result<(), String> {
         let shape = LaunchShape::new(target, choices)?;
-        self.sink.admits(&shape, self.thread_bound(&shape, more))
+        self.sink.fits(&shape, self.thread_bound(&shape, more))
     }
 }
 
@@ -62,15 +59,18 @@ const LARGEST_BLOCK: u64 = 1024;
 /// Threads that a multiprocessor of the NVIDIA GPUs for data centers has.
 const RESIDENT_THREADS: u64 = 2048;
 
-/// Chooses the shape of a pipeline's launches. `base`: that of the whole program, by what is asked of it (`asked`). What is
-/// asked is no choice. `takes_several`: a thread may work on several rows at once, `holds_rows`: it loads several at once.
+/// Chooses the shape of a pipeline's launches, in which a thread takes such rows in a turn, and may bring more. What is asked of the whole
+/// program is no choice.
 pub(super) fn choose(
     site: &Site<'_>,
     pipeline: &Pipeline,
-    target: &Target,
-    (base, asked): (&LaunchShape, &ShapeChoices),
-    (takes_several, holds_rows, more_rows): (bool, bool, MoreRows),
+    environment: &Environment<'_>,
+    (rows, more): (TurnRows, MoreRows),
 ) -> Result<LaunchShape, Unsupported> {
+    let Environment { target, shape: base, .. } = *environment;
+    let asked =
+        &ShapeChoices { thread_rows: rows.asked().or(environment.asked.thread_rows), ..*environment.asked };
+    let (turn_rows, more_rows) = (rows, more.and(rows));
     // A kernel over rows of its own has one block's work or none of its shape.
     if pipeline.sink.own_rows().is_some() {
         return Ok(base.clone());
@@ -79,21 +79,25 @@ pub(super) fn choose(
     let threads = BlockThreads(base.block_threads.into());
     if !base.is_serial() && asked.block_threads.is_none() && BlockThreads::ALL.contains(&threads) {
         let with = |threads: BlockThreads| ShapeChoices { block_threads: Some(threads.0 as u32), ..*asked };
-        let fits = |threads: &BlockThreads| pipeline.admits(target, &with(*threads), more_rows).is_ok();
-        let rule = threads_by_rule(base, pipeline, (threads, holds_rows), &fits);
-        chosen = with(site.choose(rule, |threads| pipeline.admits(target, &with(threads), more_rows))?);
+        let fits = |threads: &BlockThreads| pipeline.fits(target, &with(*threads), more_rows).is_ok();
+        let rule = threads_by_rule(base, pipeline, (threads, turn_rows), &fits);
+        chosen = with(site.choose(rule, |threads| pipeline.fits(target, &with(threads), more_rows))?);
     }
     let rows = ThreadRows(base.rows_per_thread.into());
-    if !base.is_serial() && takes_several && asked.thread_rows.is_none() && ThreadRows::ALL.contains(&rows) {
+    if !base.is_serial()
+        && turn_rows == TurnRows::Several
+        && asked.thread_rows.is_none()
+        && ThreadRows::ALL.contains(&rows)
+    {
         let before = chosen;
         let with = |rows: ThreadRows| ShapeChoices { thread_rows: Some(rows.0 as u32), ..before };
         let rule = match pipeline.sink.thread_rows().map(ThreadRows) {
-            Some(more) if pipeline.admits(target, &with(more), more_rows).is_ok() => {
+            Some(more) if pipeline.fits(target, &with(more), more_rows).is_ok() => {
                 (more, "a block has more rows for each place that it writes to")
             }
             _ => (rows, "their loads hide each other's latency"),
         };
-        chosen = with(site.choose(rule, |rows| pipeline.admits(target, &with(rows), more_rows))?);
+        chosen = with(site.choose(rule, |rows| pipeline.fits(target, &with(rows), more_rows))?);
     }
     if !base.is_serial() && asked.resident.is_none() {
         let rule = (ResidentBlocks(0), "the compiler weighs registers against threads");
@@ -110,12 +114,12 @@ pub(super) fn choose(
         let filling = LaunchShape::new(target, &chosen).map_err(Unsupported)?.most_blocks;
         let before = chosen;
         let with = |blocks: Blocks| ShapeChoices { blocks: Some(blocks_of(blocks, filling)), ..before };
-        let fits = |blocks: Blocks| pipeline.admits(target, &with(blocks), more_rows).is_ok();
+        let fits = |blocks: Blocks| pipeline.fits(target, &with(blocks), more_rows).is_ok();
         let threads = chosen.block_threads.unwrap_or(base.block_threads);
         let rule = blocks_by_rule(base, pipeline.sink.block_bytes(), threads, &fits);
         chosen = with(site.choose(rule, |blocks| match blocks {
             Blocks::Double if base.is_serial() => Err("a CPU has no more workers".into()),
-            _ => pipeline.admits(target, &with(blocks), more_rows),
+            _ => pipeline.fits(target, &with(blocks), more_rows),
         })?);
     }
     LaunchShape::new(target, &chosen).map_err(Unsupported)
@@ -133,7 +137,7 @@ fn sharing(base: &LaunchShape, bytes: u64, least: BlockThreads) -> Vec<BlockThre
 fn threads_by_rule(
     base: &LaunchShape,
     pipeline: &Pipeline,
-    (threads, holds_rows): (BlockThreads, bool),
+    (threads, turn_rows): (BlockThreads, TurnRows),
     fits: &dyn Fn(&BlockThreads) -> bool,
 ) -> (BlockThreads, &'static str) {
     let bytes = pipeline.sink.block_bytes();
@@ -148,7 +152,7 @@ fn threads_by_rule(
     }
     // Registers for several rows leave fewer warps to hide how long a table is cleared and added up.
     let largest = BlockThreads(LARGEST_BLOCK);
-    if holds_rows && bytes > 0 && threads.0 < largest.0 && fits(&largest) {
+    if turn_rows == TurnRows::Prefetched && bytes > 0 && threads.0 < largest.0 && fits(&largest) {
         return (largest, "the tables of fewer blocks are cleared and added up");
     }
     (threads, "the device's")

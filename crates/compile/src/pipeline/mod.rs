@@ -1,8 +1,6 @@
 //! From a plan to pipelines: each has one source, steps, and one sink, and becomes one kernel (HorseQC, section 4).
 
 mod activity;
-mod batch_keys;
-mod batches;
 mod block_vote;
 mod body;
 mod check;
@@ -10,24 +8,17 @@ mod columns;
 mod cut;
 mod exchanges;
 mod fitting;
-mod held;
 mod init;
 mod kernel;
-mod lanes;
 mod launches;
 mod memory;
-mod parts;
 mod points;
 mod row;
-mod selection;
+mod row_loop;
 mod speculation;
-mod staged_filtering;
 #[cfg(test)]
 mod tests;
-mod text_search;
 mod variants;
-mod wide;
-mod windows;
 
 pub use self::check::check;
 pub use crate::choices::Choices;

@@ -1,4 +1,4 @@
-//! The points of a pipeline: where the lanes of a warp exchange rows ([`lanes`](super::lanes)).
+//! The points of a pipeline: where the lanes of a warp exchange rows (`row_loop::lanes`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::Pipeline;
 use super::activity::Activity;
 use super::launches::MoreRows;
-use crate::context::Unsupported;
 use crate::expr::ExprKind;
 use crate::expr::share_kept;
 use crate::operator::matches::TextMatch;
@@ -14,7 +13,7 @@ use crate::operator::roles::{Expansion, Step};
 use crate::operator::text_runs::TextRun;
 use crate::operator::texts::TextEquality;
 use crate::shape::LaunchShape;
-use crate::variant::axes::{CarriedRows, LaneRefill, MatchLanes, TextLanes};
+use crate::variant::axes::{LaneRefill, MatchLanes, MovedColumns, TextLanes};
 use crate::variant::estimate;
 
 /// What lanes do at a point.
@@ -57,18 +56,18 @@ const LEAST_LEFT: f64 = 0.003;
 const LEAST_TURNS: u64 = 8;
 
 /// The points of a pipeline.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Points {
     /// What lanes do before the step of a number, or in its place, in order.
     pub at: Vec<(usize, ExchangePoint)>,
     /// Who looks at texts.
-    texts: Texts,
+    pub texts: Texts,
     /// Of 32 lanes, those with rows at which a warp goes on.
     pub threshold: u64,
     /// Rows wait in the memory of a block where its threads are together.
     pub in_block: bool,
     /// As what rows change lanes.
-    pub carried: CarriedRows,
+    pub columns: MovedColumns,
     /// The numbers of a range beyond which it waits for all warps at the first expansion, where it does.
     pub longest: Option<u64>,
 }
@@ -96,11 +95,11 @@ impl Points {
         let mut are_together = true;
         let mut activity = Activity::at_source(pipeline);
         for (index, step) in pipeline.steps.iter().enumerate() {
-            at.extend(texts.has_keys_at(index).then_some((index, ExchangePoint::Keys)));
+            at.extend(texts.keys.contains(&index).then_some((index, ExchangePoint::Keys)));
             activity.pass(step);
             let mut drops = step.drops();
             let (expansion, lanes) = match texts.at(index) {
-                Some(equality) => (Ok(equality), texts.compare_lanes()),
+                Some(equality) => (Ok(equality), MatchLanes::Warp),
                 None => (step.expansion(), matches),
             };
             if texts.run_at(index).is_some() {
@@ -136,7 +135,7 @@ impl Points {
         }
         at.extend(last.map(|last| (last, ExchangePoint::Refill)));
         let end = pipeline.steps.len();
-        at.extend((are_together && texts.has_keys_at(end)).then_some((end, ExchangePoint::Keys)));
+        at.extend((are_together && texts.keys.contains(&end)).then_some((end, ExchangePoint::Keys)));
         // Lanes are refilled before they look for keys, and these are found before there are new rows.
         at.sort_by_key(|(at, point)| (*at, *point != ExchangePoint::Refill, *point != ExchangePoint::Keys));
         Points {
@@ -144,7 +143,7 @@ impl Points {
             texts: texts.clone(),
             threshold: 0,
             in_block: false,
-            carried: CarriedRows::Places,
+            columns: MovedColumns::Places,
             longest: None,
         }
     }
@@ -221,40 +220,20 @@ impl Points {
         pipeline.steps.get(step).ok_or("no such step")?.expansion()
     }
 
-    /// The match that a filter's lanes leave and come back to.
-    pub(super) fn text_match(&self, step: usize) -> Result<&TextMatch, Unsupported> {
-        self.texts.match_at(step).ok_or_else(|| Unsupported::internal("a filter without a match"))
-    }
-
-    /// The filter whose texts lanes match as one run.
-    pub(super) fn text_run(&self, step: usize) -> Result<&TextRun, Unsupported> {
-        self.texts.run_at(step).ok_or_else(|| Unsupported::internal("a filter without a run of texts"))
-    }
-
-    /// Whether lanes match the texts of rows that have to be side by side.
-    pub(super) fn takes_runs(&self) -> bool {
-        self.at.iter().any(|(_, point)| *point == ExchangePoint::Run)
-    }
-
-    /// Whether lanes are given rows between the steps of matches.
-    pub(super) fn match_texts(&self) -> bool {
-        self.at.iter().any(|(_, point)| *point == ExchangePoint::Match)
+    /// Whether lanes do something at any of them.
+    pub(super) fn has(&self, point: ExchangePoint) -> bool {
+        self.at.iter().any(|(_, own)| *own == point)
     }
 
     /// What a thread brings to the sink beside its own rows. Texts of all rows of a warp may be matched by the same lane.
     pub(super) fn more_rows(&self) -> MoreRows {
-        MoreRows { turns: self.last_turns(), of_warp: self.match_texts() }
+        MoreRows { turns: self.last_turns(), of_warp: self.has(ExchangePoint::Match) }
     }
 
     /// Turns of the row loop behind the last row of the source, for rows that wait: each point gives its rows to the next
     /// one.
     pub(super) fn last_turns(&self) -> u64 {
         self.at.iter().filter(|(_, point)| point.keeps_rows()).count() as u64
-    }
-
-    /// Whether lanes are refilled between steps.
-    pub(super) fn refill(&self) -> bool {
-        self.at.iter().any(|(_, point)| *point == ExchangePoint::Refill)
     }
 
     /// Whether the threads of a block are together at the point of a number: up to the first one at which warps take new rows of their own.
@@ -270,11 +249,6 @@ impl Points {
     /// Whether rows wait in the memory of a block at the point of a number.
     pub(super) fn waits_in_block(&self, number: usize) -> bool {
         self.in_block && self.is_in_block(number)
-    }
-
-    /// Whether each lane walks through the matches of rows of its own.
-    pub(super) fn walk(&self) -> bool {
-        self.at.iter().any(|(_, point)| *point == ExchangePoint::Expand(MatchLanes::Refill))
     }
 
     /// Whether threads may be apart where rows come to the sink.
@@ -299,20 +273,13 @@ impl Points {
 pub(super) struct Texts {
     pub lanes: TextLanes,
     /// By the numbers of their steps.
-    equalities: Vec<(usize, Arc<TextEquality>)>,
+    pub equalities: Vec<(usize, Arc<TextEquality>)>,
     /// The same.
-    matches: Vec<(usize, Arc<TextMatch>)>,
+    pub matches: Vec<(usize, Arc<TextMatch>)>,
     /// The first filter, where rows of the table are those of the warp.
-    run: Option<(usize, Arc<TextRun>)>,
+    pub run: Option<(usize, Arc<TextRun>)>,
     /// The steps, and behind the last one the sink, that find keys whose texts lanes are to look at together.
-    keys: BTreeSet<usize>,
-}
-
-impl Default for Texts {
-    fn default() -> Texts {
-        let (equalities, matches, keys) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Texts { lanes: TextLanes::Lane, equalities, matches, run: None, keys }
-    }
+    pub keys: BTreeSet<usize>,
 }
 
 impl Texts {
@@ -356,62 +323,27 @@ impl Texts {
             columns = behind;
         }
         keys.extend(are_stored(pipeline.sink.shared_texts(), &stored).then_some(pipeline.steps.len()));
-        Texts { equalities, matches, run, keys, ..Texts::default() }
-    }
-
-    /// The same where lanes cannot look at texts of keys together.
-    pub(super) fn without_keys(self) -> Texts {
-        Texts { keys: BTreeSet::new(), ..self }
-    }
-
-    /// Whether the lanes of a warp look together for the keys of a step, or of the sink behind the last one.
-    fn has_keys_at(&self, step: usize) -> bool {
-        self.keys.contains(&step)
+        Texts { lanes: TextLanes::Lane, equalities, matches, run, keys }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        !self.compares() && !self.matches() && self.run.is_none()
-    }
-
-    /// The filter whose texts lanes can match as one run.
-    pub(super) fn run(&self) -> Option<&TextRun> {
-        self.run.as_ref().map(|(_, run)| &**run)
-    }
-
-    /// Whether a filter compares texts.
-    pub(super) fn compares(&self) -> bool {
-        !self.equalities.is_empty()
-    }
-
-    /// Whether a filter matches texts.
-    pub(super) fn matches(&self) -> bool {
-        !self.matches.is_empty()
-    }
-
-    /// Who compares texts.
-    fn compare_lanes(&self) -> MatchLanes {
-        match self.lanes {
-            TextLanes::Lane | TextLanes::Run | TextLanes::Refill => MatchLanes::Lane,
-            TextLanes::Warp => MatchLanes::Warp,
-            TextLanes::Packed => MatchLanes::Packed,
-        }
+        self.equalities.is_empty() && self.matches.is_empty() && self.run.is_none()
     }
 
     /// The equality that the filter of a number is, where lanes compare it together.
     fn at(&self, step: usize) -> Option<&dyn Expansion> {
         let found = self.equalities.iter().find(|(index, _)| *index == step);
-        let found = found.filter(|_| self.compare_lanes() != MatchLanes::Lane);
-        found.map(|(_, equality)| &**equality as &dyn Expansion)
+        found.filter(|_| self.lanes == TextLanes::Warp).map(|(_, equality)| &**equality as &dyn Expansion)
     }
 
     /// The filter of a number, where lanes match its texts as one run.
-    fn run_at(&self, step: usize) -> Option<&TextRun> {
+    pub(super) fn run_at(&self, step: usize) -> Option<&TextRun> {
         let found = self.run.as_ref().filter(|(index, _)| *index == step && self.lanes == TextLanes::Run);
         found.map(|(_, run)| &**run)
     }
 
     /// The match that the filter of a number is, where lanes take other rows in the meantime.
-    fn match_at(&self, step: usize) -> Option<&TextMatch> {
+    pub(super) fn match_at(&self, step: usize) -> Option<&TextMatch> {
         let found = self.matches.iter().find(|(index, _)| *index == step);
         found.filter(|_| self.lanes == TextLanes::Refill).map(|(_, matching)| &**matching)
     }

@@ -4,7 +4,9 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Type};
 
 use super::body::Body;
-use crate::context::{Context, Unsupported};
+use super::row_loop::Emitted;
+use super::row_loop::Rest;
+use crate::context::Context;
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Next, Step};
 
@@ -22,19 +24,13 @@ pub(super) enum Pass {
     Filters,
     /// The projections; the row has passed the filters.
     Projections,
-    /// All, but of the filters what single rows are left with, and no runtime filter by which the row was selected.
+    /// What the row loop has left of them.
     Rest,
 }
 
 impl Body<'_> {
     /// One row of the source through all steps into the sink.
-    pub(super) fn row(
-        &self,
-        cx: &mut Context<'_>,
-        row: V,
-        flow: Flow,
-        emitter: &mut dyn Emitter,
-    ) -> Result<(), Unsupported> {
+    pub(super) fn row(&self, cx: &mut Context<'_>, row: V, flow: Flow, emitter: &mut dyn Emitter) -> Emitted {
         self.row_in(cx, row, (flow, Pass::Whole), emitter)
     }
 
@@ -43,11 +39,11 @@ impl Body<'_> {
         &self,
         cx: &mut Context<'_>,
         row: V,
-        (flow, pass): (Flow, Pass),
+        way: (Flow, Pass),
         emitter: &mut dyn Emitter,
-    ) -> Result<(), Unsupported> {
+    ) -> Emitted {
         emitter.begin_row(cx);
-        self.enter(cx, row, flow, pass, &mut |cx, flow| {
+        self.enter(cx, row, way, &mut |cx, flow| {
             mark(cx, self.pipeline.steps.len(), flow);
             emitter.row(cx, row, flow)
         })?;
@@ -62,17 +58,16 @@ impl Body<'_> {
         &self,
         cx: &mut Context<'_>,
         row: V,
-        flow: Flow,
-        pass: Pass,
+        (flow, pass): (Flow, Pass),
         next: &mut Next<'_>,
-    ) -> Result<(), Unsupported> {
+    ) -> Emitted {
         let source = &self.pipeline.source;
         let live = source.live(cx, row);
         let flow = match (live, flow) {
             (Some(live), Flow::Branch) => {
                 cx.begin_if(live);
                 source.bind(cx, row)?;
-                self.steps(cx, 0, flow, pass, next)?;
+                self.steps(cx, (flow, pass), next)?;
                 cx.end();
                 return Ok(());
             }
@@ -83,54 +78,39 @@ impl Body<'_> {
             (None, flow) => flow,
         };
         source.bind(cx, row)?;
-        self.steps(cx, 0, flow, pass, next)
+        self.steps(cx, (flow, pass), next)
     }
 
-    /// The steps of a pass from number `index` on, one inside the other.
-    pub(super) fn steps(
-        &self,
-        cx: &mut Context<'_>,
-        index: usize,
-        flow: Flow,
-        pass: Pass,
-        next: &mut Next<'_>,
-    ) -> Result<(), Unsupported> {
-        self.steps_until(cx, (index, self.pipeline.steps.len()), flow, pass, next)
+    /// The steps of a pass, one inside the other.
+    pub(super) fn steps(&self, cx: &mut Context<'_>, way: (Flow, Pass), next: &mut Next<'_>) -> Emitted {
+        self.steps_between(cx, (0, self.pipeline.steps.len()), way, next)
     }
 
-    /// Those before number `end`.
-    pub(super) fn steps_until(
+    /// Those from number `index` on and before number `end`.
+    pub(super) fn steps_between(
         &self,
         cx: &mut Context<'_>,
         (index, end): (usize, usize),
-        flow: Flow,
-        pass: Pass,
+        (flow, pass): (Flow, Pass),
         next: &mut Next<'_>,
-    ) -> Result<(), Unsupported> {
+    ) -> Emitted {
         let steps = &self.pipeline.steps;
         let Some(step) = steps.get(index).filter(|_| index < end) else { return next(cx, flow) };
-        let is_left_out = match pass {
-            Pass::Whole => false,
-            Pass::None => true,
-            Pass::Filters => steps[index..].iter().all(|step| step.condition().is_none()),
-            Pass::Projections => step.condition().is_some(),
-            Pass::Rest if self.variants.is_tried(index) => true,
-            Pass::Rest => match step.condition() {
-                Some(_) => matches!(self.variants.rest(index), Some(None)),
-                None => self.variants.runtime_filters().contains(&index),
-            },
-        };
-        if is_left_out {
-            return self.steps_until(cx, (index + 1, end), flow, pass, next);
-        }
         let rest = match pass {
-            Pass::Rest => self.variants.rest(index).flatten(),
-            _ => None,
+            Pass::Whole => Rest::Step,
+            Pass::Filters if steps[index..].iter().any(|step| step.condition().is_some()) => Rest::Step,
+            Pass::Projections if step.condition().is_none() => Rest::Step,
+            Pass::None | Pass::Filters | Pass::Projections => Rest::Nothing,
+            Pass::Rest => self.variants.row_loop.rest(index),
         };
-        let step = rest.map_or(&**step, |rest| rest as &dyn Step);
+        let step = match rest {
+            Rest::Step => &**step,
+            Rest::Filter(filter) => filter as &dyn Step,
+            Rest::Nothing => return self.steps_between(cx, (index + 1, end), (flow, pass), next),
+        };
         mark(cx, index, flow);
         step.consume(cx, flow, self.variants.speculation.of_step(index), &mut |cx, flow| {
-            self.steps_until(cx, (index + 1, end), flow, pass, next)
+            self.steps_between(cx, (index + 1, end), (flow, pass), next)
         })
     }
 }
@@ -167,8 +147,8 @@ pub(super) fn for_range(
     name: &str,
     from: V,
     to: V,
-    body: impl FnOnce(&mut Context<'_>, V) -> Result<(), Unsupported>,
-) -> Result<(), Unsupported> {
+    body: impl FnOnce(&mut Context<'_>, V) -> Emitted,
+) -> Emitted {
     let index = cx.builder.var_of(name, from);
     cx.begin_loop();
     let current = cx.builder.read(index);
@@ -189,8 +169,8 @@ pub(super) fn for_range_unrolled(
     name: &str,
     from: V,
     to: V,
-    body: &mut dyn FnMut(&mut Context<'_>, V) -> Result<(), Unsupported>,
-) -> Result<(), Unsupported> {
+    body: &mut dyn FnMut(&mut Context<'_>, V) -> Emitted,
+) -> Emitted {
     let index = cx.builder.var_of(name, from);
     cx.begin_loop();
     let current = cx.builder.read(index);

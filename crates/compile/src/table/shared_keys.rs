@@ -52,7 +52,7 @@ pub(crate) fn choose(keys: &[StoredColumn], site: Site<'_>) -> Result<KeyTextLan
 pub(crate) fn key_hash(function: HashFunction, lanes: KeyTextLanes) -> KeyHash {
     let texts = match lanes {
         KeyTextLanes::Lane => TextHash::Chained,
-        KeyTextLanes::Warp | KeyTextLanes::Packed => TextHash::AnyOrder,
+        KeyTextLanes::Warp => TextHash::AnyOrder,
     };
     KeyHash { function, texts }
 }

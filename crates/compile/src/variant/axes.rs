@@ -53,7 +53,8 @@ pub use self::joins::{
 };
 pub use self::keys::{ComputedKeys, DependentKeys, TextKeys, UniqueRows};
 pub use self::lanes::{
-    CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
+    KeyTextLanes, LaneRefill, MatchLanes, MovedColumns, QueueMatches, RefillBuffer, RefillThreshold,
+    TextLanes,
 };
 pub use self::parts::{GroupParts, PartDelivery, PartMemory};
 pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
@@ -399,12 +400,13 @@ axis!(
 );
 
 /// Names that axes had before, for one release: sessions may still force them so.
-pub(super) const FORMER: [(&str, &str); 5] = [
+pub(super) const FORMER: [(&str, &str); 6] = [
     ("sieves", "runtime_filters"),
     ("last_group", "run_accumulator"),
     ("placement", "accumulator_memory"),
     ("near_groups", "local_preaggregation"),
     ("near_search", "preaggregation_search"),
+    ("carried", "live_columns"),
 ];
 
 /// Every axis.
@@ -465,7 +467,7 @@ pub const ALL: &[Axis] = &[
     QueueMatches::AXIS,
     TextLanes::AXIS,
     KeyTextLanes::AXIS,
-    CarriedRows::AXIS,
+    MovedColumns::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,
     RefillBuffer::AXIS,

@@ -1,5 +1,4 @@
-//! INIT: the states that are made empty before the first kernel of a run, the page among them (`compile/pipeline/init`): side by side
-//! by one fill, or by one kernel. Who clears one of them for the first time finds it empty.
+//! INIT: the states that are made empty before the first kernel of a run by a kernel, the page among them (`compile/pipeline/init`). Who clears one of them for the first time finds it empty.
 //!
 //! Large ones are left to fills of their own: those take as long as memory takes, and what runs before them may not need them.
 
@@ -31,9 +30,6 @@ impl Run<'_> {
         }
         if chosen.is_empty() {
             return Ok(());
-        }
-        if *form == InitForm::Together {
-            return self.store.lay_together(&chosen);
         }
         let arrays = self.store.begin_empty(&chosen)?;
         let launches = self.primitives().init(&arrays)?;

@@ -71,8 +71,6 @@ pub(super) struct Page<'a> {
     bytes: usize,
     /// Made, and cleared, when first asked for.
     buffer: Option<Buffer>,
-    /// Bytes behind it, for states that are cleared with it.
-    behind: usize,
     /// By state: nothing was written since it was cleared.
     clear: Vec<bool>,
     /// What lies in it, until something is written.
@@ -121,7 +119,6 @@ impl<'a> Page<'a> {
             offsets: layout.offsets.clone(),
             bytes: layout.bytes,
             buffer: None,
-            behind: 0,
             clear: vec![true; layout.offsets.len()],
             content: RefCell::default(),
             foreseen: RefCell::default(),
@@ -166,17 +163,9 @@ impl<'a> Page<'a> {
         device: &Arc<dyn Device>,
         cache: &ColumnCache,
     ) -> Result<(Buffer, usize), EngineError> {
-        let bytes = self.bytes + self.behind;
-        let buffer = cache.allocate(device, bytes.max(ALIGNMENT))?;
+        let buffer = cache.allocate(device, self.bytes.max(ALIGNMENT))?;
         self.buffer = Some(Arc::clone(&buffer));
-        Ok((buffer, bytes))
-    }
-
-    /// Room for so many bytes more in its buffer, which is not made yet: from which byte on. The host does not see them.
-    pub fn put_behind(&mut self, bytes: usize) -> usize {
-        let offset = self.bytes + self.behind;
-        self.behind += bytes.next_multiple_of(ALIGNMENT);
-        offset
+        Ok((buffer, self.bytes))
     }
 
     /// Whether every byte of a state is known to be zero.

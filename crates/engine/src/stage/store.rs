@@ -49,8 +49,6 @@ pub(super) struct StateStore<'a> {
     capacities: Vec<u64>,
     /// By state; made when first asked for.
     buffers: Vec<Option<Buffer>>,
-    /// By state: from which byte on it lies in the buffer of the page, behind it.
-    behind: Vec<Option<usize>>,
     /// By state: it became empty before the first kernel, and nobody has asked for that yet.
     fresh: Vec<bool>,
     /// Fills, and launches, that made states empty.
@@ -82,7 +80,6 @@ impl<'a> StateStore<'a> {
             program,
             capacities,
             buffers: vec![None; program.states.len()],
-            behind: vec![None; program.states.len()],
             fresh: vec![false; program.states.len()],
             clears: 0,
             page: Page::new(layout, setting.stream),
@@ -134,7 +131,7 @@ impl<'a> StateStore<'a> {
         for (state, declared) in self.program.states.iter().enumerate() {
             if declared.class == class {
                 self.buffers[state] = None;
-                (self.behind[state], self.fresh[state]) = (None, false);
+                self.fresh[state] = false;
                 self.page.remove(state);
             }
         }
@@ -146,7 +143,7 @@ impl<'a> StateStore<'a> {
         for &(one, other) in states {
             for state in [one, other] {
                 self.page.remove(state);
-                (self.behind[state], self.fresh[state]) = (None, false);
+                self.fresh[state] = false;
             }
             self.buffers.swap(one, other);
         }
@@ -225,7 +222,7 @@ impl<'a> StateStore<'a> {
     /// The buffer of a state that has one of its own.
     pub fn buffer(&mut self, state: usize) -> Result<Buffer, EngineError> {
         match self.place(state)? {
-            (buffer, 0) if !self.page.has(state) && self.behind[state].is_none() => Ok(buffer),
+            (buffer, 0) if !self.page.has(state) => Ok(buffer),
             _ => {
                 let name = &self.program.states[state].name;
                 Err(EngineError::Internal(format!("state {name} has no buffer of its own")))
@@ -235,7 +232,7 @@ impl<'a> StateStore<'a> {
 
     /// The buffer in which a state lies, and from which byte on.
     pub fn place(&mut self, state: usize) -> Result<(Buffer, usize), EngineError> {
-        if let Some(offset) = self.page.offset(state).or(self.behind[state]) {
+        if let Some(offset) = self.page.offset(state) {
             self.clears += u64::from(self.page.existing().is_none());
             return Ok((self.page.buffer(self.device, self.cache)?, offset));
         }
@@ -263,7 +260,7 @@ impl<'a> StateStore<'a> {
 
     /// As [`Self::place`], if the state has one.
     fn existing(&self, state: usize) -> Option<(&Buffer, usize)> {
-        match self.page.offset(state).or(self.behind[state]) {
+        match self.page.offset(state) {
             Some(offset) => self.page.existing().map(|page| (page, offset)),
             None => self.buffers[state].as_ref().map(|buffer| (buffer, 0)),
         }
@@ -272,7 +269,7 @@ impl<'a> StateStore<'a> {
     /// Bytes for which a state has room now, if it has a place.
     pub fn existing_bytes(&self, state: usize) -> Option<u64> {
         let (buffer, _) = self.existing(state)?;
-        match self.page.has(state) || self.behind[state].is_some() {
+        match self.page.has(state) {
             true => self.bytes(state).ok().map(|bytes| bytes as u64),
             false => Some(buffer.bytes() as u64),
         }
@@ -281,7 +278,7 @@ impl<'a> StateStore<'a> {
     /// Makes a buffer that was filled elsewhere that of a state.
     pub fn replace(&mut self, state: usize, buffer: Buffer) {
         self.page.remove(state);
-        (self.behind[state], self.fresh[state]) = (None, false);
+        self.fresh[state] = false;
         self.buffers[state] = Some(buffer);
     }
 
@@ -301,17 +298,6 @@ impl<'a> StateStore<'a> {
         self.clears += 1;
         self.stream.fill(&buffer, offset, self.bytes(state)?, 0)?;
         self.page.cleared(state);
-        Ok(())
-    }
-
-    /// Puts states behind the page, whose buffer nobody has asked for yet, and fills all of it.
-    pub fn lay_together(&mut self, states: &[usize]) -> Result<(), EngineError> {
-        for &state in states {
-            self.behind[state] = Some(self.page.put_behind(self.bytes(state)?));
-            self.fresh[state] = true;
-        }
-        self.page.buffer(self.device, self.cache)?;
-        self.clears += 1;
         Ok(())
     }
 

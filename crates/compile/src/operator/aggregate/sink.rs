@@ -21,7 +21,7 @@ use crate::expr::{Expr, columns_read};
 use crate::lower::lower;
 use crate::operator::Flow;
 use crate::operator::key_texts::KeySearch;
-use crate::operator::roles::{Emitter, Job, Needs, Piece, Sink, Sketch};
+use crate::operator::roles::{Arrival, Emitter, Job, Needs, Piece, Sink, Sketch};
 use crate::program::{HostAction, Task, When};
 use crate::shape::LaunchShape;
 use crate::table::shared_keys::Found;
@@ -60,14 +60,14 @@ impl Sink for AddToGroups {
     }
 
     /// As many groups as there are combinations of their keys' values, where these are known.
-    fn rows_foreseen(&self, rows: u64) -> Option<u64> {
+    fn estimated_rows(&self, rows: u64) -> Option<u64> {
         let keys = self.0.telling_keys().filter_map(|key| self.0.key_columns.get(key));
         let mut values = keys.map(key_values);
         let groups = values.try_fold(1, |groups: u64, values| Some(groups.saturating_mul(values?)))?;
         Some(if self.0.key_columns.is_empty() { 1 } else { groups.min(rows) })
     }
 
-    fn takes_held(&self) -> bool {
+    fn takes_prefetched(&self) -> bool {
         true
     }
 
@@ -90,7 +90,7 @@ impl Sink for AddToGroups {
         self.0.table.passes()
     }
 
-    fn admits(&self, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
+    fn fits(&self, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
         let AggregateOperator { cells, table, segments, .. } = &*self.0;
         table.fits(cells, shape, thread_rows)?;
         segments.as_ref().map_or(Ok(()), |segments| segments.fits(cells, shape))
@@ -168,7 +168,7 @@ impl Sink for AddToGroups {
         });
         let groups = Adder { groups, near, last, alone, window, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
-        let strides = job.flags && !job.wide && !job.held && !cx.shape.is_serial();
+        let strides = job.arrival == Arrival::Flags && !cx.shape.is_serial();
         let rows_at_once = if strides { cx.shape.rows_per_thread.into() } else { 1 };
         Ok(Box::new(AggregateEmitter {
             plan: &self.0,

@@ -157,7 +157,7 @@ impl KeySearch for IndexEmitter<'_> {
         (row, mark): (V, u32),
     ) -> Result<Found, Unsupported> {
         let index = &self.join.index;
-        let texts = KeyTexts { lanes: index.text_lanes(), mark };
+        let texts = KeyTexts { mark };
         index.insert_together(cx, keys, (live, row), &texts)
     }
 }

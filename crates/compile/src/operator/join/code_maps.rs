@@ -132,7 +132,7 @@ impl Sink for MapEntries {
         false
     }
 
-    fn rows_foreseen(&self, _rows: u64) -> Option<u64> {
+    fn estimated_rows(&self, _rows: u64) -> Option<u64> {
         None
     }
 

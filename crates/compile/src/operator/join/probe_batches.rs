@@ -14,7 +14,7 @@ use crate::operator::roles::{BatchLookUps, BegunSearch, Next};
 use crate::table::probing::Begun;
 
 impl BatchLookUps for JoinOperator {
-    fn lacks(&self) -> Option<&'static str> {
+    fn why_not(&self) -> Option<&'static str> {
         self.index.tries_all().then_some("every row of a build side is tried")
     }
 

@@ -45,7 +45,7 @@ impl KeySearch for JoinOperator {
         (keys, live): (&[Lowered], V),
         (_, mark): (V, u32),
     ) -> Result<Found, Unsupported> {
-        let texts = KeyTexts { lanes: self.index.text_lanes(), mark };
+        let texts = KeyTexts { mark };
         self.index.find_together(cx, keys, live, &texts)
     }
 }

@@ -32,7 +32,7 @@ impl<'s> BlockEmitter<'s> {
         let (shares, cursors) = (plan.store.shares(cx), plan.store.cursors(cx));
         let block = BlockParts::begin(cx.builder, plan.store.parts);
         cx.builder.barrier();
-        let rows_at_once = if job.flags { cx.shape.rows_per_thread } else { 1 };
+        let rows_at_once = if job.arrival.has_flags() { cx.shape.rows_per_thread } else { 1 };
         let b = &mut *cx.builder;
         let places = (0..rows_at_once).map(|_| (b.var("part", Scalar::U32), b.var("rank", Scalar::U32)));
         let places = places.collect();

@@ -13,7 +13,7 @@ use super::top::TopHeap;
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
 use crate::operator::dense::DenseEmitter;
-use crate::operator::roles::{Emitter, Job, Needs, Sink};
+use crate::operator::roles::{Arrival, Emitter, Job, Needs, Sink};
 use crate::program::{HostAction, Task, When};
 use crate::table::chunks::Chunk;
 use crate::table::places::{Dense, DenseTarget};
@@ -58,14 +58,14 @@ impl Sink for SortRows {
         job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
         let sort = self.0.as_ref();
-        if job.counting.is_some() || job.flags {
+        if job.counting.is_some() || job.arrival.has_flags() {
             return Ok(Box::new(DenseEmitter::begin(sort, cx, job)));
         }
         let wanted = sort.fetch.filter(|_| sort.has_heap);
         let heap = wanted.map(|wanted| TopHeap::begin(cx, wanted));
         let leading = sort.words.leading_text().filter(|_| heap.is_some());
         let beginning = leading.map(|key| Beginning::begin(cx, key));
-        let positional = job.keeps_all && sort.single && heap.is_none();
+        let positional = job.arrival == Arrival::All && sort.single && heap.is_none();
         if positional {
             sort.count_all(cx, job.rows);
         }

@@ -104,7 +104,7 @@ axis!(
 );
 
 axis!(
-    /// Whether keys are compared with the bounds of a build side where a selection vector is made: `pipeline/windows`.
+    /// Whether keys are compared with the bounds of a build side where a selection vector is made: `pipeline/row_loop/selected/key_windows`.
     KeyWindows, "key_windows", Chunk, Knob, "whether keys beyond a build side's bounds are not selected",
     {
         /// They are compared.
@@ -115,7 +115,7 @@ axis!(
 );
 
 axis!(
-    /// Whether rows are tried by the bitmaps of build sides before any goes on, one bitmap after the other: `pipeline/selection`.
+    /// Whether rows are tried by the bitmaps of build sides before any goes on, one bitmap after the other: `pipeline/row_loop/selected`.
     RuntimeFilters, "runtime_filters", Chunk, Rule, "whether rows are selected by runtime filters before any goes on",
     {
         /// They are: without a branch.
@@ -143,7 +143,7 @@ axis!(
 );
 
 axis!(
-    /// How many rows a CPU's worker looks up at once: `pipeline/batches`.
+    /// How many rows a CPU's worker looks up at once: `pipeline/row_loop/batched`.
     FirstLookUps, "first_look_ups", Chunk, Rule, "whether rows are looked up one by one, or those of a batch of a CPU's worker all at once before one goes on",
     {
         /// One by one, each when it has come through all before.

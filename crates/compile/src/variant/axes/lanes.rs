@@ -3,7 +3,7 @@
 use crate::variant::{Axis, Level, Status, Variant};
 
 axis!(
-    /// Where idle lanes of a warp are refilled with rows of other turns: `pipeline/lanes`.
+    /// Where idle lanes of a warp are refilled with rows of other turns: `pipeline/row_loop/lanes`.
     LaneRefill, "lane_refill", Chunk, Paper, "behind which steps idle lanes of a warp are given rows that waited",
     {
         /// Nowhere: a warp goes on with the rows that it has.
@@ -20,7 +20,7 @@ axis!(
 );
 
 axis!(
-    /// Who takes the matches of a row: `pipeline/lanes`, `operator/expand`, `operator/staged`, `operator/walk`.
+    /// Who takes the matches of a row: `pipeline/row_loop/lanes`, `operator/expand`, `operator/staged`, `operator/walk`.
     MatchLanes, "expansion", Chunk, Paper, "which lanes take the rows that a join with several matches makes of one",
     {
         /// The row's own, one after the other.
@@ -45,8 +45,6 @@ axis!(
         Lane = "lane",
         /// All of its warp, row by row, where two are compared.
         Warp = "warp",
-        /// All of its warp, the words of all of the warp's rows one behind the other, where two are compared.
-        Packed = "packed",
         /// All of its warp, the bytes of all of the warp's rows as one run, where LIKE looks for a text in a table's.
         Run = "run",
         /// The row's own, some bytes at a time, where one is matched; a lane whose match is decided takes another row while the others go on.
@@ -62,31 +60,19 @@ axis!(
         Lane = "lane",
         /// All of its warp, row by row.
         Warp = "warp",
-        /// All of its warp, the words of all of the warp's rows one behind the other.
-        Packed = "packed",
     }
 );
 
 axis!(
-    /// As what rows change lanes: `context/carried`, `context/loaded`.
-    CarriedRows, "carried", Chunk, Paper, "as what rows change lanes, and so where their columns are loaded",
+    /// As what rows change lanes: `context/live_columns`, `context/loaded`.
+    MovedColumns, "live_columns", Chunk, Paper, "as what rows change lanes, and so where their columns are loaded",
     {
         /// As numbers of rows and places; columns are loaded where they are read (post-projection).
         Places = "places",
         /// As values: columns are loaded at the scan, or at the match, before rows change lanes (full scan).
         Values = "values",
-        /// Column by column: what steps before have read moves as its value, and is not loaded again; other columns are loaded where they
-        /// are read.
-        Read = "read",
     }
 );
-
-impl Default for CarriedRows {
-    /// As where no row changes lanes: nothing is loaded for it.
-    fn default() -> CarriedRows {
-        CarriedRows::Places
-    }
-}
 
 numbers!(
     /// Matches of a row from which on they wait in a queue that all warps drain, where a warp shares them; 0: its warp takes

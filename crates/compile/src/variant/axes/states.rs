@@ -8,8 +8,6 @@ axis!(
     {
         /// Each is filled by itself, before the pipelines that need it.
         Each = "each",
-        /// They lie side by side, and are filled together.
-        Together = "together",
         /// A kernel writes all of them.
         Kernel = "kernel",
     }

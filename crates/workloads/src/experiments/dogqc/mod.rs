@@ -52,14 +52,14 @@ const STAGED: Values = &[("expansion", "staged"), ("lane_refill", "off")];
 /// Each lane takes the matches of rows of its own, and goes on with another row while others are not done (section 5.3).
 const WALKED: Values = &[("expansion", "refill"), ("lane_refill", "off")];
 /// Columns are loaded at the scan, or at the match, and change lanes (full scan); else they are loaded where they are read.
-const FULL_SCAN: (&str, &str) = ("carried", "values");
+const FULL_SCAN: (&str, &str) = ("live_columns", "values");
 /// And wait until there are enough of them.
 const REFILLED: Values = &[("expansion", "packed"), ("lane_refill", "all")];
 /// The rows of a key lie side by side in the bucket of their index, as the paper's hash table has them; else their numbers do.
 const IN_BUCKETS: (&str, &str) = ("bucket_entries", "rows");
 /// A lane looks at the texts of its own rows, or lanes share those of a warp's rows.
 const OWN_TEXTS: Values = &[("text_lanes", "lane"), ("key_text_lanes", "lane")];
-const SHARED_TEXTS: Values = &[("text_lanes", "run"), ("key_text_lanes", "packed")];
+const SHARED_TEXTS: Values = &[("text_lanes", "run"), ("key_text_lanes", "warp")];
 /// The side that a join builds is the one that the query has there, whatever is known of the rows.
 const BUILT_AS_WRITTEN: (&str, &str) = ("build_side", "written");
 /// The paper has no runtime filters, and a thread has one row at a time: all rows of a scan come to the steps. Its joins build the side that

@@ -124,7 +124,7 @@ pub fn cases() -> Vec<Case> {
 fn of_length(longest: u64) -> Vec<Case> {
     let (t, u, k) = (format!("t{longest}"), format!("u{longest}"), format!("k{longest}"));
     let matched = ["lane", "run", "refill"];
-    let shared = ["lane", "warp", "packed"];
+    let shared = ["lane", "warp"];
     let of = |series: &str, (axis, values): (&str, &[&str]), pipeline, sql: String| {
         let case = super::as_written(Case::new(longest, Some(longest as f64), sql), pipeline);
         let settings =

@@ -59,7 +59,7 @@ impl KeyTable {
         let Keys::Stored(columns) = &self.slots.keys else {
             return Err(Unsupported::internal("texts in a word"));
         };
-        let together = KeyTexts { lanes: self.texts, mark };
+        let together = KeyTexts { mark };
         let wide: Vec<bool> = self.columns.iter().map(is_wide).collect();
         let hash =
             SharedKeys { columns, keys: values }.hash(cx, (&wide, self.hashing.function), live, &together)?;

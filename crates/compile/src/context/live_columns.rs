@@ -4,14 +4,13 @@
 //! number, and a computed one on what it is computed from; so a row of a table moves as its number, whatever columns are
 //! read of it later, and these are loaded where they are asked for (post-projection; DogQC, section 5.1).
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use kelpie_kir::builder::V;
 
-use super::row::missing;
+use super::row::CurrentRow;
 use super::{Context, DictionaryCode, Lowered, Origin, Repr, RowLayer, Text, Unsupported};
-use crate::expr::columns_read;
 
 /// Where registers go: the new one of each that moves. Others are left, as nothing reads what stands on them.
 #[derive(Debug)]
@@ -31,13 +30,13 @@ impl Moved {
 
 /// A row, and the registers that some of its columns stand on.
 #[derive(Debug, Clone)]
-pub(crate) struct CarriedRow {
+pub(crate) struct LiveColumns {
     layers: Vec<Rc<dyn RowLayer>>,
     registers: Vec<V>,
 }
 
-impl CarriedRow {
-    /// What is to be carried along with the row.
+impl LiveColumns {
+    /// What moves with the row.
     pub(crate) fn registers(&self) -> &[V] {
         &self.registers
     }
@@ -74,63 +73,37 @@ impl Lowered {
 
 impl Context<'_> {
     /// The current row as far as `columns` of it are read later.
-    pub(crate) fn carried(&self, columns: &BTreeSet<usize>) -> Result<CarriedRow, Unsupported> {
-        let (mut registers, mut seen) = (Vec::new(), HashSet::new());
-        for column in columns {
-            self.add_registers(self.current, *column, &mut registers, &mut seen)?;
-        }
-        Ok(CarriedRow { layers: self.layers[..=self.current].to_vec(), registers })
-    }
-
-    /// `seen`: the columns by layer that were looked at.
-    fn add_registers(
-        &self,
-        layer: usize,
-        column: usize,
-        registers: &mut Vec<V>,
-        seen: &mut HashSet<(usize, usize)>,
-    ) -> Result<(), Unsupported> {
-        if !seen.insert((layer, column)) {
-            return Ok(());
-        }
-        let this = self.layers.get(layer).ok_or_else(|| missing(column))?;
-        let below = || layer.checked_sub(1).ok_or_else(|| missing(column));
-        let own = match this.origin(column).ok_or_else(|| missing(column))? {
-            Origin::Value(value) => value.registers(),
-            Origin::Memory => this.registers(column),
-            Origin::Below(column) => return self.add_registers(below()?, column, registers, seen),
-            Origin::Computed(expr) => {
-                for column in columns_read(expr) {
-                    self.add_registers(below()?, column, registers, seen)?;
+    pub(crate) fn live_columns(&self, columns: &BTreeSet<usize>) -> Result<LiveColumns, Unsupported> {
+        let mut registers = Vec::new();
+        for (layer, column) in self.row.stand_on(columns)? {
+            let Some(this) = self.row.layers.get(layer) else { continue };
+            let own = match this.origin(column) {
+                Some(Origin::Value(value)) => value.registers(),
+                _ => this.registers(column),
+            };
+            for register in own {
+                if !registers.contains(&register) {
+                    registers.push(register);
                 }
-                return Ok(());
-            }
-        };
-        for register in own {
-            if !registers.contains(&register) {
-                registers.push(register);
             }
         }
-        Ok(())
+        Ok(LiveColumns { layers: self.row.layers[..=self.row.current].to_vec(), registers })
     }
 
     /// Emits `body` with a row on `registers` in place of its own as the current one. What was computed for the row that is the
     /// current one now is not known there.
-    pub(crate) fn with_carried<T>(
+    pub(crate) fn with_live_columns<T>(
         &mut self,
-        row: &CarriedRow,
+        row: &LiveColumns,
         registers: &[V],
         body: impl FnOnce(&mut Self) -> Result<T, Unsupported>,
     ) -> Result<T, Unsupported> {
         let moved = Moved::between(row.registers.iter().copied().zip(registers.iter().copied()));
         let place = |layer: &Rc<dyn RowLayer>| layer.moved(&moved).unwrap_or_else(|| Rc::clone(layer));
-        let layers = std::mem::replace(&mut self.layers, row.layers.iter().map(place).collect());
-        let scopes = std::mem::replace(&mut self.scopes, vec![Vec::new()]);
-        let current = std::mem::replace(&mut self.current, self.layers.len().saturating_sub(1));
-        self.ranges.borrow_mut().clear();
+        let moved_row = CurrentRow::of(row.layers.iter().map(place).collect());
+        let before = std::mem::replace(&mut self.row, moved_row);
         let result = body(self);
-        (self.layers, self.scopes, self.current) = (layers, scopes, current);
-        self.ranges.borrow_mut().clear();
+        self.row = before;
         result
     }
 }

@@ -8,14 +8,13 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{Pointee, Scalar, Target};
 
-use super::Pipeline;
 use crate::context::{Context, RawTexts, TEXT_MARGIN};
 use crate::expr::{Expr, share_kept};
 use crate::layout::ColumnInfo;
 use crate::lower::{Finder, MORE_MARKS, NeedleCondition};
+use crate::pipeline::Pipeline;
 use crate::shape::LaunchShape;
 use crate::types::DataType;
-use crate::variant::axes::TextSearch;
 
 /// The share of rows that other conditions leave, at least, by rule. Rows here and there wait for memory at each text, which those of a
 /// batch do not, so that a batch is no slower even where one row of five is searched (docs/log/decisions.md, "Row loops").
@@ -56,11 +55,11 @@ impl Search {
         Some(search.map_err(String::from))
     }
 
-    /// Whether texts are searched together by rule, and why, where other conditions leave a share of the rows.
-    pub(super) fn rule(&self, share: f64) -> (TextSearch, &'static str) {
+    /// Why texts are searched together by rule where other conditions leave a share of the rows, or why not.
+    pub(super) fn why(&self, share: f64) -> Result<&'static str, &'static str> {
         match share < LEAST_SHARE {
-            true => (TextSearch::Rows, "other conditions leave few rows to search"),
-            false => (TextSearch::Batches, "vectors do not stop at the end of each text"),
+            true => Err("other conditions leave few rows to search"),
+            false => Ok("vectors do not stop at the end of each text"),
         }
     }
 

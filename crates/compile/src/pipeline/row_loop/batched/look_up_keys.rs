@@ -2,12 +2,13 @@
 //! these end, and not computed once more. What takes a few instructions is: that costs no more than to write it down and to read it.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Pointee, Scalar};
+use kelpie_kir::{Pointee, Scalar, Type};
 
-use super::body::Body;
-use super::speculation::Speculation;
+use crate::context::register_words::{of_words, to_words};
 use crate::context::{Context, Lowered, Repr};
 use crate::operator::roles::BatchLookUps;
+use crate::pipeline::body::Body;
+use crate::pipeline::speculation::Speculation;
 use crate::types::DataType;
 
 /// Bytes of a key of a row: its value, and whether it is not NULL.
@@ -33,26 +34,24 @@ pub(super) struct KeyForm {
     form: Lowered,
 }
 
-impl Body<'_> {
-    /// Memory for the keys of some steps, as far as there is enough, for batches of so many rows.
-    pub(super) fn key_memory(&self, cx: &mut Context<'_>, steps: &[usize], rows: u32) -> Vec<KeptKey> {
-        let mut kept = Vec::new();
-        let look_ups = |step: usize| self.pipeline.steps.get(step)?.batch_look_ups();
-        for (step, look_ups) in steps.iter().filter_map(|step| Some((*step, look_ups(*step)?))) {
-            for number in costly_keys(look_ups, &self.variants.speculation, step) {
-                let (taken, room) = (cx.builder.shared_bytes(), cx.shape.shared_bytes);
-                if taken.saturating_add(rows.saturating_mul(KEY_BYTES)).saturating_add(64) > room {
-                    return kept;
-                }
-                let mut array = |name, scalar| cx.builder.shared(name, Pointee::Scalar(scalar), rows);
-                let words = array("batch_keys", Scalar::U64);
-                let is_nullable = look_ups.keys().get(number).is_some_and(|key| key.nullable);
-                let valid = is_nullable.then(|| array("batch_key_valid", Scalar::U8));
-                kept.push(KeptKey { key: (step, number), words, valid });
+/// Memory for the keys of some steps, as far as there is enough, for batches of so many rows.
+pub(super) fn memory(body: &Body<'_>, cx: &mut Context<'_>, steps: &[usize], rows: u32) -> Vec<KeptKey> {
+    let mut kept = Vec::new();
+    let look_ups = |step: usize| body.pipeline.steps.get(step)?.batch_look_ups();
+    for (step, look_ups) in steps.iter().filter_map(|step| Some((*step, look_ups(*step)?))) {
+        for number in costly_keys(look_ups, &body.variants.speculation, step) {
+            let (taken, room) = (cx.builder.shared_bytes(), cx.shape.shared_bytes);
+            if taken.saturating_add(rows.saturating_mul(KEY_BYTES)).saturating_add(64) > room {
+                return kept;
             }
+            let mut array = |name, scalar| cx.builder.shared(name, Pointee::Scalar(scalar), rows);
+            let words = array("batch_keys", Scalar::U64);
+            let is_nullable = look_ups.keys().get(number).is_some_and(|key| key.nullable);
+            let valid = is_nullable.then(|| array("batch_key_valid", Scalar::U8));
+            kept.push(KeptKey { key: (step, number), words, valid });
         }
-        kept
     }
+    kept
 }
 
 /// The numbers of the keys that cost much, or may fail, and may be numbers of 64 bits.
@@ -78,7 +77,10 @@ pub(super) fn keep_keys(
         let Some(form) = keys.get(memory.key.1) else { continue };
         let Lowered { repr: Repr::Scalar(value), valid, .. } = form else { continue };
         let (scalar, value) = (cx.builder.scalar(*value), *value);
-        let Some(word) = word_of(cx, value) else { continue };
+        if scalar == Scalar::I128 {
+            continue;
+        }
+        let [word] = to_words(cx, value)[..] else { continue };
         let valid = match (valid, memory.valid) {
             (Some(valid), Some(array)) => Some((cx.builder.convert(*valid, Scalar::U8), array)),
             (Some(_), None) => continue,
@@ -98,7 +100,7 @@ pub(super) fn kept_keys(cx: &mut Context<'_>, forms: &[KeyForm], place: V) -> Ve
     let mut keys = Vec::new();
     for KeyForm { memory, scalar, form } in forms {
         let word = cx.builder.element(memory.words, place);
-        let repr = Repr::Scalar(value_of(cx, word, *scalar));
+        let repr = Repr::Scalar(of_words(cx, Type::Scalar(*scalar), &[word]));
         let valid = form.valid.and(memory.valid).map(|array| {
             let (valid, zero) = (cx.builder.element(array, place), cx.builder.zero(Scalar::U8));
             cx.builder.ne(valid, zero)
@@ -106,35 +108,4 @@ pub(super) fn kept_keys(cx: &mut Context<'_>, forms: &[KeyForm], place: V) -> Ve
         keys.push((memory.key.1, Lowered { repr, valid, range: form.range }));
     }
     keys
-}
-
-/// The bits of a value, where it has no more than 64.
-fn word_of(cx: &mut Context<'_>, value: V) -> Option<V> {
-    let b = &mut *cx.builder;
-    Some(match b.scalar(value) {
-        Scalar::I128 => return None,
-        Scalar::F64 => b.bitcast(value, Scalar::U64),
-        Scalar::F32 => {
-            let bits = b.bitcast(value, Scalar::U32);
-            b.convert(bits, Scalar::U64)
-        }
-        _ => b.convert(value, Scalar::U64),
-    })
-}
-
-/// The value of a scalar type that has these bits.
-fn value_of(cx: &mut Context<'_>, word: V, scalar: Scalar) -> V {
-    let b = &mut *cx.builder;
-    match scalar {
-        Scalar::F64 => b.bitcast(word, Scalar::F64),
-        Scalar::F32 => {
-            let bits = b.convert(word, Scalar::U32);
-            b.bitcast(bits, Scalar::F32)
-        }
-        Scalar::Bool => {
-            let zero = b.u64(0);
-            b.ne(word, zero)
-        }
-        _ => b.convert(word, scalar),
-    }
 }

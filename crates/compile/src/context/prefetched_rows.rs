@@ -1,4 +1,4 @@
-//! Held rows: the columns of [`WIDE_ROWS`] consecutive rows of a table are loaded at once, as those of a wide row, and then the rows are
+//! Prefetched rows: the columns of [`WIDE_ROWS`] consecutive rows of a table are loaded at once, as those of a wide row, and then the rows are
 //! worked on one by one, each with its elements of these vectors. What has no form for several rows at once (groups, text, 128 bits)
 //! so has the wide loads.
 
@@ -10,9 +10,9 @@ use kelpie_kir::{Scalar, Type};
 use super::{Argument, ColumnPart, Context, WIDE_ROWS};
 use crate::layout::{ColumnLayout, Storage, ValueCodes};
 
-/// What is held of consecutive rows.
+/// What was loaded of consecutive rows.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct Prefetched {
     /// Vectors of what is stored, and masks of validities: by scan and position, and whether it is the validity.
     columns: HashMap<(usize, usize, bool), V>,
     /// Vectors of the codes beside values, by scan and position.
@@ -21,7 +21,7 @@ pub(super) struct Held {
     row: u8,
 }
 
-/// What of a column is held: the elements in memory of a number or a dictionary's code.
+/// What of a column is loaded: the elements in memory of a number or a dictionary's code.
 fn element(layout: &ColumnLayout) -> Option<Scalar> {
     match layout.storage {
         Storage::Fixed { scalar, .. } => Some(scalar),
@@ -31,21 +31,21 @@ fn element(layout: &ColumnLayout) -> Option<Scalar> {
     .filter(|scalar| *scalar != Scalar::I128)
 }
 
-/// Bytes that are held of a row of such columns, and of the codes beside their values.
-pub(crate) fn held_bytes(layouts: &[ColumnLayout], codes: &[Option<ValueCodes>]) -> u32 {
+/// Bytes that are loaded of a row of such columns, and of the codes beside their values.
+pub(crate) fn prefetched_bytes(layouts: &[ColumnLayout], codes: &[Option<ValueCodes>]) -> u32 {
     let codes = codes.iter().flatten().map(|codes| codes.code);
     layouts.iter().filter_map(element).chain(codes).map(Scalar::bytes).sum()
 }
 
 impl Context<'_> {
     /// Loads the columns of [`WIDE_ROWS`] rows of a scan, from `row` (`i64`, a multiple of their number) on.
-    pub(crate) fn hold(
+    pub(crate) fn prefetch(
         &mut self,
         scan: usize,
         (layouts, codes): (&[ColumnLayout], &[Option<ValueCodes>]),
         row: V,
     ) {
-        let (mut columns, mut held_codes) = (HashMap::new(), HashMap::new());
+        let (mut columns, mut value_codes) = (HashMap::new(), HashMap::new());
         self.begin_wide();
         for (column, layout) in layouts.iter().enumerate() {
             let Some(scalar) = element(layout) else { continue };
@@ -61,36 +61,36 @@ impl Context<'_> {
             let Some(codes) = codes else { continue };
             let data = Argument::Column { scan, column, part: ColumnPart::Codes };
             let data = self.argument("value_codes", Type::global(codes.code), data);
-            held_codes.insert((scan, column), self.load_elements(data, row));
+            value_codes.insert((scan, column), self.load_elements(data, row));
         }
         self.end_wide();
-        self.held = Some(Held { columns, codes: held_codes, row: 0 });
+        self.loads.prefetched = Some(Prefetched { columns, codes: value_codes, row: 0 });
     }
 
-    /// The row that is begun next is this one of those that are held.
-    pub(crate) fn take_held(&mut self, row: u8) {
-        debug_assert!(row < WIDE_ROWS, "held rows are as many as a wide row has");
-        if let Some(held) = &mut self.held {
-            held.row = row;
+    /// The row that is begun next is this one of those that were loaded.
+    pub(crate) fn begin_prefetched(&mut self, row: u8) {
+        debug_assert!(row < WIDE_ROWS, "prefetched rows are as many as a wide row has");
+        if let Some(prefetched) = &mut self.loads.prefetched {
+            prefetched.row = row;
         }
     }
 
-    /// No rows are held any more.
-    pub(crate) fn let_go(&mut self) {
-        self.held = None;
+    /// Rows are loaded one by one again.
+    pub(crate) fn end_prefetched(&mut self) {
+        self.loads.prefetched = None;
     }
 
-    /// The code beside a column's value that is held of the current row.
-    pub(super) fn held_code(&mut self, column: (usize, usize)) -> Option<V> {
-        let held = self.held.as_ref().filter(|_| self.wide.is_none())?;
-        let (vector, row) = (*held.codes.get(&column)?, held.row);
+    /// The code beside a column's value that was loaded for the current row.
+    pub(super) fn prefetched_code(&mut self, column: (usize, usize)) -> Option<V> {
+        let prefetched = self.loads.prefetched.as_ref().filter(|_| self.loads.wide.is_none())?;
+        let (vector, row) = (*prefetched.codes.get(&column)?, prefetched.row);
         Some(self.builder.lane(vector, row))
     }
 
-    /// What is held of a part of a column, of the current row.
-    pub(super) fn held_value(&mut self, key: (usize, usize, bool)) -> Option<V> {
-        let held = self.held.as_ref().filter(|_| self.wide.is_none())?;
-        let (vector, row) = (*held.columns.get(&key)?, held.row);
+    /// What was loaded of a part of a column for the current row.
+    pub(super) fn prefetched_value(&mut self, key: (usize, usize, bool)) -> Option<V> {
+        let prefetched = self.loads.prefetched.as_ref().filter(|_| self.loads.wide.is_none())?;
+        let (vector, row) = (*prefetched.columns.get(&key)?, prefetched.row);
         Some(self.builder.lane(vector, row))
     }
 }
