@@ -113,7 +113,7 @@ fn a_pipeline_is_compiled_anew_without_the_others() {
     let compilation =
         plan_with(&plan, &infos, &target, &Choices::new(MicroModel::Resolution, &none)).expect("it compiles");
     let mut forced = Forced::default();
-    forced.set("predication", "on").expect("an axis and its value");
+    forced.set("predication", "flags").expect("an axis and its value");
     forced.set("row_loop", "single").expect("an axis and its value");
     let choices = Choices { forced: &forced, ..Choices::new(MicroModel::Resolution, &none) };
     let whole = compile_with(&plan, &infos, &target, &choices).expect("it compiles");
