@@ -27,19 +27,10 @@ pub struct ColumnFacts {
     pub is_clustered: bool,
     /// No value comes twice, and no NULL, by all of its rows.
     pub is_unique: bool,
-    /// In which order all of its rows are by its values, none of which is NULL, where they are in one.
-    pub order: Option<ColumnOrder>,
     /// The distances of its values, by all of its rows, where they have one.
     pub spacing: Option<Spacing>,
     /// The codes that lie beside its values, where these are few.
     pub codes: Option<ValueCodes>,
-}
-
-/// The order of a column's values, equal ones next to each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ColumnOrder {
-    /// The greatest value is first.
-    pub descends: bool,
 }
 
 impl From<ColumnLayout> for ColumnFacts {
@@ -50,7 +41,6 @@ impl From<ColumnLayout> for ColumnFacts {
             scattered: None,
             is_clustered: false,
             is_unique: false,
-            order: None,
             spacing: None,
             codes: None,
         }

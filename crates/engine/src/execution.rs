@@ -186,7 +186,7 @@ impl Execution<'_> {
             return stage::run(prepared, plan, setting, &mut self.metrics, out);
         };
         let is_complete = prepared.program.sorting().map(|sorting| sorting.is_exact);
-        if is_complete == Some(true) || prepared.program.output.is_sorted {
+        if is_complete == Some(true) {
             return stage::run(prepared, plan, setting, &mut self.metrics, out);
         }
         let schema = result::arrow_schema(&plan.fields());

@@ -112,10 +112,11 @@ fn every_form(device: DeviceChoice, lanes: u32, rows: usize, lists: &[&[&str]]) 
         let most = if device == DeviceChoice::Simt { 1 } else { 2 };
         for passes in sample(&name, FORMS, most) {
             let what = format!("{device:?} {lanes} lanes, {rows} rows by {keys:?}: {passes}");
-            let choices = [("sort_passes", passes), ("count_places", "on"), ("sort_place", "device")];
+            let choices = [("sort_passes", passes), ("count_places", "on")];
             let output = run(&engine, &plan, &source, options(device, lanes, &choices));
             let passes = if device == DeviceChoice::Cpu { "tiles" } else { passes };
-            assert_eq!(first(&output, "sort_passes"), Some(passes), "{what}");
+            // Where there are no rows, nothing is compiled.
+            assert_eq!(first(&output, "sort_passes"), (rows > 0).then_some(passes), "{what}");
             let found = output.batch.column(0).as_primitive::<Int64Type>().values().to_vec();
             let differs = found.iter().zip(&order).position(|(found, wanted)| found != wanted);
             assert!(found == order, "{what}: row {differs:?} of {} and {}", found.len(), order.len());

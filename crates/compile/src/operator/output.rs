@@ -156,7 +156,7 @@ impl OutputOperator {
 
     /// Where the result lies.
     pub(crate) fn layout(&self) -> OutputLayout {
-        OutputLayout { count: self.count, columns: self.columns.clone(), limit: self.limit, is_sorted: false }
+        OutputLayout { count: self.count, columns: self.columns.clone(), limit: self.limit }
     }
 
     /// The class of the rows.

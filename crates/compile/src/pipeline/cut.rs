@@ -85,10 +85,9 @@ pub(crate) fn pipelines(
     let output = match plan {
         Plan::Sort { input, keys, fetch } => {
             let rows = cut.open(input)?;
-            match cut.sort_place(keys, *fetch, &rows)? {
+            match cut.sort_place(keys, rows.bound())? {
                 SortPlace::Device => cut.sort(plan, (keys, *fetch), rows)?,
                 SortPlace::Host => cut.output(plan, None, rows)?,
-                SortPlace::Source => OutputLayout { is_sorted: true, ..cut.output(plan, None, rows)? },
             }
         }
         Plan::Limit { input, skip, fetch } => {
@@ -181,25 +180,13 @@ impl Cut<'_> {
     }
 
     /// Who puts the result's rows in order.
-    fn sort_place(
-        &self,
-        keys: &[SortKey],
-        fetch: Option<usize>,
-        rows: &OpenRows,
-    ) -> Result<SortPlace, Unsupported> {
+    fn sort_place(&self, keys: &[SortKey], bound: u64) -> Result<SortPlace, Unsupported> {
         let most = self.choices.host_sort_rows.unwrap_or(HOST_SORT_ROWS);
-        // Rows keep their places where each of a table's comes once; a limit wants a few of them, wherever they are.
-        let is_in_order = fetch.is_none()
-            && rows.properties.satisfy(keys)
-            && matches!(rows.branches.as_slice(), [open] if open.has_every_row());
-        let rule = match keys.is_empty() || rows.bound() <= most {
-            _ if is_in_order => (SortPlace::Source, "the table's rows are in this order"),
+        let rule = match keys.is_empty() || bound <= most {
             true => (SortPlace::Host, "so few rows are sorted before a kernel starts"),
             false => (SortPlace::Device, "many rows"),
         };
         self.chooser.choose("sort", rule, |value| match value {
-            SortPlace::Source if !is_in_order => Err("rows do not come in this order".into()),
-            SortPlace::Source => Ok(()),
             SortPlace::Device if keys.is_empty() => Err("there are no keys".into()),
             SortPlace::Device | SortPlace::Host => Ok(()),
         })

@@ -433,8 +433,6 @@ pub struct OutputLayout {
     pub columns: Vec<OutputColumn>,
     /// There are no more rows than this, whatever `count` says.
     pub limit: Option<u64>,
-    /// The rows are in the order of the plan's sort, though nobody has sorted them.
-    pub is_sorted: bool,
 }
 
 /// A column of the result.

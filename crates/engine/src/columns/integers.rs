@@ -9,7 +9,6 @@ use kelpie_kir::Scalar;
 
 use super::coding::Coder;
 use super::placing::{Placing, get, put};
-use super::spread::ValueOrder;
 use super::width::Width;
 use super::{spacing, spread};
 
@@ -35,7 +34,8 @@ pub(super) struct IntegerChunk {
     sample: Vec<i64>,
     /// The distance that all values have multiples of, 0 where they are all equal.
     step: u64,
-    order: ValueOrder,
+    /// Each value is greater than the one before, or each is less: none is there twice.
+    is_strict: bool,
 }
 
 /// Where a partition writes a column's values while it is read, if that is known.
@@ -143,7 +143,8 @@ impl IntegerChunk {
         Target { writes_to: (placing, device), coder }: Target<'_>,
     ) -> Result<IntegerChunk, DeviceError> {
         let rows = values.len();
-        let order = ValueOrder::of(values);
+        // A comparison or two of columns in no such order.
+        let is_strict = values.is_sorted_by(|a, b| a < b) || values.is_sorted_by(|a, b| a > b);
         let stored = match placing {
             Some(placing) if placing.takes(rows, Some(range)) => {
                 let width = placing.width();
@@ -159,7 +160,7 @@ impl IntegerChunk {
         let sample = spread::sample(values, Native::low);
         let step = spacing::step(values, Native::low, range);
         coder.take(values, Native::low, (range, step));
-        Ok(IntegerChunk { rows, values: Some(stored), sample, step, order })
+        Ok(IntegerChunk { rows, values: Some(stored), sample, step, is_strict })
     }
 
     /// Rows that are all NULL.
@@ -169,8 +170,7 @@ impl IntegerChunk {
         if let Some(placing) = placing {
             placing.skip(device, rows)?;
         }
-        let order = if rows == 0 { ValueOrder::of::<i64>(&[]) } else { ValueOrder::default() };
-        Ok(IntegerChunk { rows, values: None, sample: Vec::new(), step: 0, order })
+        Ok(IntegerChunk { rows, values: None, sample: Vec::new(), step: 0, is_strict: rows == 0 })
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -192,9 +192,9 @@ impl IntegerChunk {
         Some((self.range()?.min, self.step))
     }
 
-    /// The order of the values; of none where they are not known to be all there.
-    pub(super) fn order(&self) -> ValueOrder {
-        self.order
+    /// Whether it is known that no value is there twice, and none of them is NULL.
+    pub(super) fn is_strict(&self) -> bool {
+        self.is_strict
     }
 
     /// Whether its values were written to the column's place.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use kelpie_compile::layout::{ColumnFacts, ColumnLayout, ColumnOrder, Scattered, ValueCodes};
+use kelpie_compile::layout::{ColumnFacts, ColumnLayout, Scattered, ValueCodes};
 use kelpie_compile::types::Spacing;
 use kelpie_device::Buffer;
 
@@ -38,8 +38,6 @@ pub struct ResidentColumn {
     pub clustered: OnceLock<bool>,
     /// All of its rows were looked at: no value is there twice, and none is NULL. Of most columns nobody knows.
     pub is_unique: bool,
-    /// The order of its values, none of which is NULL, where they are in one.
-    pub order: Option<ColumnOrder>,
     /// The distances of its values, by all of its rows, where they have one.
     pub spacing: Option<Spacing>,
     /// Codes beside its values, where these are few integers far from each other.
@@ -70,7 +68,6 @@ impl ResidentColumn {
             scattered: self.scattered,
             is_clustered: self.is_clustered(),
             is_unique: self.is_unique,
-            order: self.order,
             spacing: self.spacing,
             codes: self.coded.as_ref().map(|coded| coded.layout),
         }

@@ -1,7 +1,7 @@
 //! How the values of a column are spread over its rows, by a sample: whether there are many, and equal ones far from each other. Then
 //! an aggregation by them meets groups in an order that no cache helps with.
 
-use kelpie_compile::layout::{ColumnOrder, Scattered};
+use kelpie_compile::layout::Scattered;
 use kelpie_compile::types::Range;
 
 /// Some consecutive rows of a column.
@@ -147,57 +147,18 @@ pub(super) fn are_clustered(zones: &[Zone], rows: u64) -> bool {
     matches!((all, most), (Some(all), Some(most)) if all <= most / ZONE_SHARE)
 }
 
-/// In which order values are.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ValueOrder {
-    /// None is less than the one before.
-    pub ascends: bool,
-    /// None is greater than the one before.
-    pub descends: bool,
-    /// Each is greater than the one before, or each is less: none is there twice.
-    pub is_strict: bool,
-}
-
-impl ValueOrder {
-    /// That of values in no order is known after a few comparisons.
-    pub(super) fn of<T: Ord>(values: &[T]) -> ValueOrder {
-        let (rises, falls) = (values.is_sorted_by(|a, b| a < b), values.is_sorted_by(|a, b| a > b));
-        ValueOrder {
-            ascends: rises || values.is_sorted(),
-            descends: falls || values.is_sorted_by(|a, b| a >= b),
-            is_strict: rises || falls,
-        }
-    }
-}
-
-/// Whether no value of a column is there twice, by the orders and bounds of its chunks. Chunks may come in any order, if only they are apart.
-pub(super) fn are_unique(chunks: impl Iterator<Item = (ValueOrder, Option<Range>)>) -> bool {
+/// Whether no value of a column is there twice, by its chunks: whether each by itself is known to have none twice, and its bounds. Chunks may
+/// come in any order, if only they are apart.
+pub(super) fn are_unique(chunks: impl Iterator<Item = (bool, Option<Range>)>) -> bool {
     let mut ranges = Vec::new();
-    for (order, range) in chunks {
-        if !order.is_strict {
+    for (is_strict, range) in chunks {
+        if !is_strict {
             return false;
         }
         ranges.extend(range);
     }
     ranges.sort_unstable_by_key(|range| range.min);
     ranges.is_sorted_by(|a, b| a.max < b.min)
-}
-
-/// In which order the values of a column are, by the orders and bounds of its chunks, which come as its rows do.
-pub(super) fn order_of(chunks: impl Iterator<Item = (ValueOrder, Option<Range>)>) -> Option<ColumnOrder> {
-    let mut all = ValueOrder { ascends: true, descends: true, is_strict: false };
-    let mut before: Option<Range> = None;
-    for (order, range) in chunks {
-        all.ascends &= order.ascends;
-        all.descends &= order.descends;
-        let Some(range) = range else { continue };
-        if let Some(before) = before {
-            all.ascends &= before.max <= range.min;
-            all.descends &= before.min >= range.max;
-        }
-        before = Some(range);
-    }
-    (all.ascends || all.descends).then_some(ColumnOrder { descends: !all.ascends })
 }
 
 #[cfg(test)]
@@ -207,10 +168,7 @@ mod tests {
     #[test]
     fn columns_are_unique_where_each_chunk_is_and_chunks_are_apart() {
         let chunk = |min: i128, max: i128| (true, Some(Range { min, max }));
-        let unique = |chunks: &[(bool, Option<Range>)]| {
-            let of = |is_strict: bool| ValueOrder { is_strict, ..ValueOrder::default() };
-            are_unique(chunks.iter().map(|(is_strict, range)| (of(*is_strict), *range)))
-        };
+        let unique = |chunks: &[(bool, Option<Range>)]| are_unique(chunks.iter().copied());
         assert!(unique(&[]) && unique(&[chunk(1, 9)]) && unique(&[chunk(1, 9), chunk(10, 12)]));
         assert!(unique(&[chunk(10, 12), (true, None), chunk(1, 9), chunk(13, 13)]));
         assert!(!unique(&[chunk(1, 9), chunk(9, 12)]));
@@ -303,21 +261,5 @@ mod tests {
         assert_eq!(estimate(2_000_000, zipf), None);
         assert_eq!(estimate(2_000_000, |_| 7), None);
         assert_eq!(scattered([].into_iter(), 2_000_000), None);
-    }
-
-    #[test]
-    fn columns_are_in_order_where_each_chunk_is_and_chunks_follow_each_other() {
-        let order = |chunks: &[&[i64]]| {
-            let range = |chunk: &[i64]| Some(Range::new(*chunk.iter().min()?, *chunk.iter().max()?));
-            order_of(chunks.iter().map(|chunk| (ValueOrder::of(chunk), range(chunk))))
-                .map(|order| order.descends)
-        };
-        assert_eq!(order(&[&[1, 2, 2], &[2, 5], &[7]]), Some(false));
-        assert_eq!(order(&[&[9, 9], &[9, 4], &[4, 1]]), Some(true));
-        assert_eq!(order(&[&[3, 3], &[3]]), Some(false));
-        assert_eq!(order(&[&[], &[1, 2], &[], &[3]]), Some(false));
-        assert_eq!(order(&[&[1, 3], &[2, 4]]), None);
-        assert_eq!(order(&[&[1, 2], &[5, 4]]), None);
-        assert_eq!(order(&[&[2, 1], &[3, 2]]), None);
     }
 }

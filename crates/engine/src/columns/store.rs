@@ -6,7 +6,7 @@ use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::{Buffer as HostBuffer, NullBuffer};
 use arrow::datatypes::ArrowNativeType;
 use kelpie_compile::context::Unsupported;
-use kelpie_compile::layout::{ColumnLayout, ColumnOrder, Scattered, Storage};
+use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
 use kelpie_compile::types::{Range, Spacing};
 use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
@@ -46,7 +46,6 @@ pub(super) struct Planned {
     scattered: Option<Scattered>,
     sample: Option<Arc<Sample>>,
     is_unique: bool,
-    order: Option<ColumnOrder>,
     spacing: Option<Spacing>,
     codes: Option<PlannedCodes>,
     /// Where its values are, if they were written while it was read.
@@ -99,7 +98,6 @@ pub(super) fn plan(
     };
     planned.layout.has_nulls = has_nulls;
     planned.is_unique &= !has_nulls;
-    planned.order = planned.order.filter(|_| !has_nulls);
     planned.validity = validity;
     planned.place = place.map(|place| place.buffer);
     Ok(planned)
@@ -173,8 +171,7 @@ fn plan_integers(
     let width = place.map_or_else(|| Width::of(range), |place| place.width);
     let scattered = spread::scattered(chunks.iter().map(IntegerChunk::sample), rows as u64);
     let sample = Sample::of(chunks.iter().map(IntegerChunk::sample), rows as u64);
-    let is_unique = spread::are_unique(chunks.iter().map(|chunk| (chunk.order(), chunk.range())));
-    let order = spread::order_of(chunks.iter().map(|chunk| (chunk.order(), chunk.range())));
+    let is_unique = spread::are_unique(chunks.iter().map(|chunk| (chunk.is_strict(), chunk.range())));
     let spacing = spacing::of_chunks(chunks.iter().filter_map(IntegerChunk::steps));
     let bytes = rows as u64 * u64::from(width.scalar.bytes());
     let mut planned = Planned::new(width.storage(), rows, bytes, PlannedValues::Integers(chunks, width));
@@ -182,7 +179,6 @@ fn plan_integers(
     planned.base = width.base;
     planned.zones = zones;
     planned.is_unique = is_unique;
-    planned.order = order;
     planned.spacing = spacing;
     planned.scattered = scattered;
     planned.sample = sample;
@@ -320,7 +316,6 @@ impl Planned {
             scattered: None,
             sample: None,
             is_unique: false,
-            order: None,
             spacing: None,
             codes: None,
             place: None,
@@ -368,7 +363,6 @@ impl Planned {
             scattered,
             sample,
             is_unique,
-            order,
             spacing,
             codes,
             place,
@@ -421,7 +415,6 @@ impl Planned {
             sample,
             clustered: OnceLock::new(),
             is_unique,
-            order,
             spacing,
             coded,
         })

@@ -276,7 +276,6 @@ fn encode(
         sample: None,
         clustered: OnceLock::new(),
         is_unique: false,
-        order: None,
         spacing: None,
         coded: None,
     };

@@ -10,8 +10,6 @@ axis!(
         Device = "device",
         /// The host, when it has the result.
         Host = "host",
-        /// Nobody: rows come in the order asked for.
-        Source = "source",
     }
 );
 
