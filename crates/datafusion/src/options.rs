@@ -41,6 +41,8 @@ pub struct KelpieOptions {
     pub enabled: bool,
     /// `fallback`.
     pub fallback: Fallback,
+    /// `corrections`: whether statements mean what SQL says where DataFusion takes them otherwise (docs/corrections.md).
+    pub corrections: bool,
     /// All the others.
     pub query: QueryOptions,
     /// `join_order`: whether joins are ordered by cost.
@@ -64,6 +66,7 @@ impl Default for KelpieOptions {
         KelpieOptions {
             enabled: true,
             fallback: Fallback::Allow,
+            corrections: true,
             query: QueryOptions::default(),
             join_order: true,
             min_rows: None,

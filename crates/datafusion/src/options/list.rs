@@ -158,6 +158,11 @@ pub static OPTIONS: &[SessionOption] = &[
         fallback,
         FALLBACKS
     ),
+    switch!(
+        "corrections",
+        "whether statements and files mean what SQL and their data say where DataFusion takes them otherwise (docs/corrections.md)",
+        corrections
+    ),
     choice!(
         "micro_model",
         "operator_at_a_time, multi_pass, pipelined, resolution",
