@@ -24,6 +24,7 @@ mod rule;
 mod source;
 mod translate;
 mod types;
+mod volatile_filters;
 mod whole_files;
 
 pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion};
@@ -33,4 +34,5 @@ pub use options::{Fallback, GenericPlanMode, KelpieOptions, OPTIONS, SessionOpti
 pub use original::Rest;
 pub use rule::{KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompiled_reasons};
 pub use translate::{Translated, scanned, translate};
+pub use volatile_filters::keep_volatile_filters;
 pub use whole_files::whole_files;
