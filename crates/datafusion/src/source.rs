@@ -323,14 +323,20 @@ impl TableSource for BoundTable {
         self.parts().rows.clone().filter(|_| self.table.conditions.is_empty())
     }
 
+    fn may_wait(&self) -> bool {
+        if let Some(refused) = &self.refused {
+            refused.store(true, Ordering::Relaxed);
+        }
+        self.refused.is_none()
+    }
+
     fn read(
         &self,
         columns: &[usize],
         consumer: &BatchConsumer<'_>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError> {
-        if let Some(refused) = &self.refused {
-            refused.store(true, Ordering::Relaxed);
+        if !self.may_wait() {
             return Err(EngineError::Cancelled);
         }
         let table = self.table.as_ref();

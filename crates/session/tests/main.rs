@@ -5,6 +5,7 @@
 mod adversarial;
 mod aggregates;
 mod bad_input;
+mod concurrent;
 mod csv;
 mod derived;
 mod dictionaries;
