@@ -21,6 +21,7 @@ use kelpie_datafusion::{KelpieOptions, KelpieRule, for_each_compiled, on_engine,
 use kelpie_engine::{Engine, ExplainStage, Phase, QueryError, QueryMetrics, Split};
 use parking_lot::Mutex;
 
+use crate::corrections::NumberedCopies;
 use crate::files::{self, Broken, LocalFiles, LocalTables};
 #[cfg(feature = "testing")]
 use crate::install::KelpiePlanner;
@@ -197,6 +198,7 @@ impl KelpieSession {
         }
         let kept = Arc::<AtomicUsize>::default();
         let context = Held::new(context, Arc::clone(&kept));
+        context.state_ref().write().register_relation_planner(Arc::new(NumberedCopies))?;
         let (last, statements, generic) = (Arc::default(), Arc::default(), Arc::default());
         Ok(KelpieSession { context, engine, last, kept, statements, generic, files })
     }
