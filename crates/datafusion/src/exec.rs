@@ -35,9 +35,10 @@ use tokio::runtime::Handle;
 
 pub use self::compiled::{FellBack, KelpieExec, Run};
 use crate::clock::PlanClock;
+use crate::corrections::nan::plan::with_one_nan;
 use crate::options::{Fallback, KelpieOptions};
 use crate::original::Original;
-use crate::recursion_guard::protect;
+use crate::recursion_guard::{protect, with_room};
 use crate::report;
 use crate::rule::merged_properties;
 use crate::source::ScanTable;
@@ -118,7 +119,13 @@ impl KelpieExec {
 
     /// The sub-plan on DataFusion's own operators.
     fn execute_original(&self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let plan = protect(self.original.runnable(context.session_config().options())?)?;
+        let config = context.session_config().options();
+        let plan = self.original.runnable(config)?;
+        let plan = match KelpieOptions::of(config).corrections {
+            true => with_room(&plan, || with_one_nan(Arc::clone(&plan)))?,
+            false => plan,
+        };
+        let plan = protect(plan)?;
         match (plan.output_partitioning().partition_count(), plan.output_ordering().cloned()) {
             (1, _) => plan.execute(0, context),
             // The order is promised of the one partition, so theirs must not be lost.

@@ -6,6 +6,7 @@
 
 pub mod clock;
 mod cores;
+mod corrections;
 mod derived;
 mod exec;
 mod expected;
@@ -26,6 +27,7 @@ mod translate;
 mod types;
 mod whole_files;
 
+pub use corrections::CorrectionsRule;
 pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine};
 pub use join_order::JoinOrderRule;
 pub use memory_identity::{MemoryIdentity, identify};

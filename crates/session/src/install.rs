@@ -14,7 +14,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use kelpie_datafusion::clock::{timed, timed_future};
-use kelpie_datafusion::{JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule};
+use kelpie_datafusion::{CorrectionsRule, JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule};
 use kelpie_engine::{Engine, Phase};
 
 use crate::float_statistics::keep_floats_from_statistics;
@@ -83,6 +83,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     add_planning(rules, &engine, &runtime);
     let inner = builder.query_planner().take();
     builder
+        .with_analyzer_rule(Arc::new(CorrectionsRule))
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
         .with_physical_optimizer_rule(Arc::new(WholeWrites))
         .with_query_planner(Arc::new(KelpiePlanner { inner, kept: KeptPlans::default() }))
