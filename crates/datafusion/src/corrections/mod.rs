@@ -27,11 +27,9 @@ impl AnalyzerRule for CorrectionsRule {
         if !KelpieOptions::of(config).corrections {
             return Ok(plan);
         }
-        // Counts stand in a node of their own, which has no floats.
-        let mend = |plan| {
-            let plan = regexes::corrected(plan)?.transform_data(distinct_counts::corrected)?;
-            plan.transform_data(nan::rule::corrected)
-        };
+        // The first makes new nodes, which the others look at too.
+        let plan = plan.transform_up_with_subqueries(distinct_counts::corrected)?.data;
+        let mend = |plan| regexes::corrected(plan)?.transform_data(nan::rule::corrected);
         Ok(plan.transform_up_with_subqueries(mend)?.data)
     }
 }

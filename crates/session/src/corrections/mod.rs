@@ -5,8 +5,10 @@ mod bags;
 mod calls;
 mod clauses;
 mod digits;
+mod null_equality;
 mod precedence;
 mod refused;
+mod subqueries;
 mod windows;
 
 use datafusion::error::Result;
@@ -14,6 +16,8 @@ use datafusion::sql::parser::Statement;
 
 pub(crate) use bags::NumberedCopies;
 pub(crate) use digits::without_underscores;
+pub(crate) use null_equality::keep_null_equality;
+pub(crate) use subqueries::SubqueryValues;
 
 /// Mends what the syntax alone shows. What is parsed and would have no effect is an error.
 pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
