@@ -42,8 +42,9 @@ impl EngineJob {
             let _entered = runtime.as_ref().map(Handle::enter);
             let run = AssertUnwindSafe(|| self.run(&sender, &cancel, place));
             let outcome = catch_unwind(run).unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
-            // The rows end before the outcome is asked for, by whoever has not left.
+            // The rows end before the outcome is asked for, by whoever has not left; and who has it finds no table held any more.
             drop(sender);
+            drop(self);
             let _ = done.send(outcome);
         };
         engine.threads().run(job).map_err(no_thread)?;
