@@ -6,6 +6,7 @@
 
 pub mod clock;
 mod cores;
+mod corrections;
 mod derived;
 mod exec;
 mod expected;
@@ -27,7 +28,8 @@ mod types;
 mod volatile_filters;
 mod whole_files;
 
-pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion};
+pub use corrections::CorrectionsRule;
+pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine};
 pub use join_order::JoinOrderRule;
 pub use memory_identity::{MemoryIdentity, identify};
 pub use options::{Fallback, GenericPlanMode, KelpieOptions, OPTIONS, SessionOption, options_as_markdown};

@@ -15,7 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use kelpie_datafusion::clock::{timed, timed_future};
 use kelpie_datafusion::{
-    JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule, keep_volatile_filters,
+    CorrectionsRule, JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule, keep_volatile_filters,
 };
 use kelpie_engine::{Engine, Phase};
 
@@ -91,6 +91,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
         .with_analyzer_rule(Arc::new(VolatileOnce))
         .with_analyzer_rule(Arc::new(SubqueryValues))
         .with_analyzer_rule(Arc::new(SplitOrders))
+        .with_analyzer_rule(Arc::new(CorrectionsRule))
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
         .with_physical_optimizer_rule(Arc::new(WholeWrites))
         .with_query_planner(Arc::new(KelpiePlanner { inner, kept: KeptPlans::default() }))
