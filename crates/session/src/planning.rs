@@ -16,6 +16,7 @@ use kelpie_datafusion::parameters::{GenericQuery, marked};
 use kelpie_datafusion::recursion_guard::{Room, balance};
 use kelpie_engine::Phase;
 
+use crate::copies::written_as_named;
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
 use crate::plan_cache::{
@@ -160,6 +161,7 @@ async fn physical_plan(state: &SessionState, plan: &LogicalPlan) -> Result<Plann
 pub(crate) fn parsed(state: &SessionState, sql: &str) -> Result<Statement> {
     let mut statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
     balance(&mut statement);
+    written_as_named(&mut statement);
     Ok(statement)
 }
 

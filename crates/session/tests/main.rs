@@ -5,6 +5,7 @@
 mod adversarial;
 mod aggregates;
 mod bad_input;
+mod changing_files;
 mod csv;
 mod derived;
 mod dictionaries;

@@ -196,3 +196,36 @@ async fn what_comes_after_the_rows_that_were_looked_at_is_never_lost() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copy_writes_as_the_name_of_its_file_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display();
+    let source = "select value as n, 'text, ' || value as s from range(1000)";
+    for session in sessions() {
+        for (file, magic) in [
+            ("a.csv.gz", &b"\x1f\x8b"[..]),
+            ("b.json.gz", b"\x1f\x8b"),
+            ("c.csv.zst", b"\x28\xb5\x2f\xfd"),
+            ("d.ndjson.bz2", b"BZh"),
+            ("e.tsv", b"n\ts\n"),
+            ("f.tab.xz", b"\xfd7zXZ"),
+            ("g.jsonl", b"{"),
+            ("h.feather", b"ARROW1"),
+            ("I.CSV.GZ", b"\x1f\x8b"),
+        ] {
+            session.sql(&format!("copy ({source}) to '{path}/{file}'")).await.unwrap();
+            assert!(fs::read(folder.path().join(file)).unwrap().starts_with(magic), "{file}");
+            let sums = format!("select count(*), sum(n), max(s) from '{path}/{file}'");
+            assert_eq!(rows(&session, &sums).await, ["1000 499500 text, 999"], "{file}");
+        }
+        // What the statement says holds.
+        let chosen = format!(
+            "copy ({source}) to '{path}/k.tsv' options ('format.delimiter' '|', format.has_header false)"
+        );
+        session.sql(&chosen).await.unwrap();
+        assert!(fs::read_to_string(folder.path().join("k.tsv")).unwrap().starts_with("0|"));
+        session.sql(&format!("copy ({source}) to '{path}/l.csv.gz' stored as csv")).await.unwrap();
+        assert!(fs::read(folder.path().join("l.csv.gz")).unwrap().starts_with(b"\x1f\x8b"));
+    }
+}
