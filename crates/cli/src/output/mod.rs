@@ -52,7 +52,7 @@ pub struct Pipe {
 enum Sink {
     Plain(File),
     /// Flushed at the end of a result, which is the end of what is compressed together.
-    Gzip(GzEncoder<File>),
+    Gzip(Box<GzEncoder<File>>),
 }
 
 impl Write for Pipe {
@@ -154,7 +154,7 @@ impl Output {
         };
         self.results += 1;
         let sink = match self.is_compressed {
-            true => Sink::Gzip(GzEncoder::new(file, flate2::Compression::default())),
+            true => Sink::Gzip(Box::new(GzEncoder::new(file, flate2::Compression::default()))),
             false => Sink::Plain(file),
         };
         let out = BufWriter::with_capacity(WRITE_BYTES, Pipe { sink, stopped: Arc::clone(stopped), spinner });

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use datafusion::arrow::datatypes::Schema;
 use datafusion::catalog::{Session, TableProvider};
@@ -12,17 +13,20 @@ use datafusion::common::{DFSchema, ScalarValue, Statistics, internal_err, projec
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::listing::helpers::{expr_applicable_for_cols, filter_partitioned_file};
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchemaBuilder;
 use datafusion::error::Result;
+use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::object_store::ObjectMeta;
 use datafusion::object_store::path::Path as Address;
+use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_plan::empty::EmptyExec;
 
 use kelpie_datafusion::clock::{PlanClock, timed_future};
 use kelpie_engine::Phase;
 
 use super::by_name::ByName;
+use super::reader::LocalFormat;
 use super::source::DataFile;
 use super::table::LocalTable;
 use crate::install::PlanFuture;
@@ -45,6 +49,9 @@ pub(super) struct Scanned {
     scan: FileScanConfig,
 }
 
+/// Files that are opened side by side.
+const OPEN_AT_ONCE: usize = 32;
+
 impl LocalTable {
     /// Its files now: as the statement that is being planned has found them, where it has looked for them.
     fn files_now(&self) -> Result<Cow<'_, [DataFile]>> {
@@ -59,9 +66,7 @@ impl LocalTable {
     pub(super) fn scan_now<'a>(&'a self, session: &'a dyn Session, wanted: Wanted<'a>) -> PlanFuture<'a> {
         let scan = async move {
             let files = self.files_now()?;
-            let Some(all) = self.scan_of_all(session, &files).await? else {
-                return Ok(Arc::new(EmptyExec::new(project_schema(&self.schema(), wanted.projection)?)) as _);
-            };
+            let all = self.scan_of_all(session, &files).await?;
             let Some(scan) = self.narrowed(session, &all.scan, wanted.filters)? else {
                 return Ok(Arc::new(EmptyExec::new(project_schema(&self.schema(), wanted.projection)?)) as _);
             };
@@ -118,23 +123,35 @@ impl LocalTable {
         Ok(Some(scan.build()))
     }
 
-    /// A scan of files, all of them, for a session; nothing where it is not one of files.
-    async fn scan_of_all(&self, session: &dyn Session, files: &[DataFile]) -> Result<Option<Arc<Scanned>>> {
+    /// A scan of files, all of them, for a session.
+    async fn scan_of_all(&self, session: &dyn Session, files: &[DataFile]) -> Result<Arc<Scanned>> {
         let options = session.config().options();
         let known = self.scanned.lock().clone();
         let is_same = |known: &Arc<Scanned>| known.files == files && Arc::ptr_eq(&known.options, options);
         if let Some(known) = known.filter(is_same) {
-            return Ok(Some(known));
+            return Ok(known);
         }
         self.forget_replaced(session, files);
-        let scan = self.listing_of(files)?.scan(session, None, &[], None).await?;
-        let Some(scan) = scan.downcast_ref::<DataSourceExec>() else { return Ok(None) };
-        let Some(scan) = scan.data_source().downcast_ref::<FileScanConfig>() else { return Ok(None) };
-        let scan = self.with_values(scan, files)?;
+        let found = match self.format.is::<LocalFormat>() {
+            true => files.iter().map(unread).collect::<Result<Vec<_>>>()?,
+            false => self.found(session, files).await?,
+        };
+        let scan = self.scan_of(session, found, files)?;
         let (files, options) = (files.to_vec(), Arc::clone(options));
         let scanned = Arc::new(Scanned { files, options, scan });
         *self.scanned.lock() = Some(Arc::clone(&scanned));
-        Ok(Some(scanned))
+        Ok(scanned)
+    }
+
+    /// Files with what their footers say. DataFusion opens all that it is asked for at once, and few may be open.
+    async fn found(&self, session: &dyn Session, files: &[DataFile]) -> Result<Vec<PartitionedFile>> {
+        let mut found = Vec::with_capacity(files.len());
+        for some in files.chunks(OPEN_AT_ONCE) {
+            let groups = self.listing_of(some)?.list_files_for_scan(session, &[], None).await?.file_groups;
+            found.extend(groups.into_iter().flat_map(FileGroup::into_inner));
+        }
+        found.sort_by(|a, b| a.object_meta.location.cmp(&b.object_meta.location));
+        Ok(found)
     }
 
     /// What DataFusion keeps of files that were others when the table was made. It knows them by size and time only.
@@ -144,30 +161,43 @@ impl LocalTable {
         }
     }
 
-    /// A listing's scan whose files have what the file system and the names of their folders say of them.
-    fn with_values(&self, scan: &FileScanConfig, files: &[DataFile]) -> Result<FileScanConfig> {
+    /// A scan of files that have what the file system and the names of their folders say of them.
+    fn scan_of(
+        &self,
+        session: &dyn Session,
+        found: Vec<PartitionedFile>,
+        files: &[DataFile],
+    ) -> Result<FileScanConfig> {
         let addresses = files.iter().map(|file| Ok((Address::from_absolute_path(&file.path)?, file)));
         let addresses = addresses.collect::<Result<HashMap<_, _>>>()?;
         let with_values = |file: PartitionedFile| {
             let known = addresses.get(&file.object_meta.location).copied();
             self.file_with_values(file, known)
         };
-        let groups = scan.file_groups.iter().map(|group| {
-            let files = group.files().iter().cloned().map(with_values).collect::<Result<Vec<_>>>()?;
-            Ok(FileGroup::new(files))
-        });
-        let groups = groups.collect::<Result<Vec<_>>>()?;
+        let found = found.into_iter().map(with_values).collect::<Result<Vec<_>>>()?;
         let table =
             TableSchemaBuilder::from(&self.file_schema).with_table_partition_cols(self.partitions.clone());
-        let mut builder = FileScanConfigBuilder::from(scan.clone());
+        let source = self.format.file_source(table.build());
+        let ordering = common_ordering(&found);
+        let statistics = self.statistics_of(&found)?;
+        let mut builder = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
+            .with_statistics(statistics)
+            .with_output_ordering(ordering)
+            .with_file_groups(self.groups(session, found)?);
         if self.differ {
             builder = builder.with_expr_adapter(Some(Arc::new(ByName)));
         }
-        if self.differ || !self.partitions.is_empty() {
-            let files: Vec<PartitionedFile> = groups.iter().flat_map(FileGroup::iter).cloned().collect();
-            builder = builder.with_statistics(self.statistics_of(&files)?);
-        }
-        Ok(builder.with_source(self.format.file_source(table.build())).with_file_groups(groups).build())
+        Ok(builder.build())
+    }
+
+    /// Files dealt out to a session's partitions.
+    fn groups(&self, session: &dyn Session, files: Vec<PartitionedFile>) -> Result<Vec<FileGroup>> {
+        let groups = FileGroup::new(files).split_files(session.config().target_partitions());
+        let with_statistics = |group: FileGroup| {
+            let statistics = self.statistics_of(group.files())?;
+            Ok(group.with_statistics(Arc::new(statistics)))
+        };
+        groups.into_iter().map(with_statistics).collect()
     }
 
     fn statistics_of(&self, files: &[PartitionedFile]) -> Result<Statistics> {
@@ -204,4 +234,22 @@ impl LocalTable {
             None => Ok(file),
         }
     }
+}
+
+/// A file of which nothing is known but what the file system says.
+fn unread(file: &DataFile) -> Result<PartitionedFile> {
+    Ok(PartitionedFile::new_from_meta(ObjectMeta {
+        location: Address::from_absolute_path(&file.path)?,
+        last_modified: file.modified.unwrap_or(SystemTime::UNIX_EPOCH).into(),
+        size: file.bytes,
+        e_tag: None,
+        version: None,
+    }))
+}
+
+/// The order that all files say that their rows have.
+fn common_ordering(files: &[PartitionedFile]) -> Vec<LexOrdering> {
+    let mut orderings = files.iter().map(|file| file.ordering.as_ref());
+    let Some(Some(first)) = orderings.next() else { return Vec::new() };
+    if orderings.all(|ordering| ordering == Some(first)) { vec![first.clone()] } else { Vec::new() }
 }

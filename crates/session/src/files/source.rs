@@ -34,7 +34,7 @@ pub(crate) struct DataFile {
     pub(super) path: PathBuf,
     pub(super) format: Format,
     pub(super) bytes: u64,
-    modified: Option<SystemTime>,
+    pub(super) modified: Option<SystemTime>,
     /// What tells it from another file of the same size and time.
     pub(super) version: String,
 }
