@@ -13,9 +13,9 @@ use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::error::Result;
 
-use super::at;
+use super::dialect::Dialect;
+use super::error::at;
 use super::options::ReadOptions;
-use super::reader::csv::Dialect;
 
 /// What is read, for people.
 pub(super) const KNOWN: &str = "Parquet, CSV, JSON or Arrow file (.parquet, .csv, .tsv, .tab, .txt, .json, .jsonl, .ndjson, \

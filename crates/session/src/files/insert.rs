@@ -11,7 +11,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::at;
+use super::error::at;
 use super::format::{Kind, begins_with_bracket};
 use super::source::{DataFile, Source};
 use super::table::LocalTable;

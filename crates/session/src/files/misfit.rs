@@ -3,24 +3,18 @@
 //! Readers count rows from the beginning of the range of bytes that each of them reads, and do not name the file. Where one has
 //! failed, the files of its scan are read once more from their beginnings.
 
-use std::any::Any;
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::arrow::csv::ReaderBuilder;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::datasource::physical_plan::{CsvSource, FileScanConfig, FileSource};
-use datafusion::object_store::local::LocalFileSystem;
-use kelpie_datafusion::{ReaderSource, WantedColumns, whole_files};
 
-use super::reader::LocalReader;
-use super::reader::csv::Dialect;
+use super::dialect::Dialect;
 
 /// Rows that are read at once until one fails.
-const ROWS_AT_ONCE: usize = 8192;
+pub(super) const ROWS_AT_ONCE: usize = 8192;
 /// Characters of a value that an error shows.
 const SHOWN_CHARS: usize = 80;
 
@@ -84,43 +78,6 @@ impl fmt::Display for Misfit {
             }
         }
     }
-}
-
-/// The first row, in the order of the files, that keeps a scan of text files from being read.
-pub(crate) fn find(config: &FileScanConfig) -> Option<Misfit> {
-    let source = config.file_source();
-    if config.object_store_url.as_str() != "file:///" {
-        return None;
-    }
-    let files = whole_files(&config.file_groups);
-    if let Some(own) = source.downcast_ref::<ReaderSource>() {
-        let reader: &dyn Any = own.reader().as_ref();
-        let reader = reader.downcast_ref::<LocalReader>()?;
-        let table = Arc::clone(FileSource::table_schema(own).file_schema());
-        let wanted = WantedColumns { table, columns: own.columns().to_vec(), batch_size: ROWS_AT_ONCE };
-        return files.iter().find_map(|file| reader.misfit(file, &wanted));
-    }
-    let csv = source.downcast_ref::<CsvSource>()?;
-    let schema = Arc::clone(FileSource::table_schema(csv).file_schema());
-    let all = || (0..schema.fields().len()).collect();
-    let mut columns = source.projection().map_or_else(all, |projection| projection.column_indices());
-    columns.retain(|column| *column < schema.fields().len());
-    let dialect = Dialect {
-        has_header: csv.has_header(),
-        delimiter: csv.delimiter(),
-        quote: csv.quote(),
-        escape: csv.escape(),
-        comment: csv.comment(),
-        terminator: csv.terminator(),
-        truncated_rows: csv.truncate_rows(),
-    };
-    let scan = Scan { dialect: &dialect, schema: &schema, columns: &columns };
-    let store = LocalFileSystem::new();
-    files.iter().find_map(|file| {
-        let path = store.path_to_filesystem(&file.object_meta.location).ok()?;
-        let open = || config.file_compression_type.convert_read(File::open(&path).ok()?).ok();
-        scan.find(&path, open)
-    })
 }
 
 /// How the lines of a file are read.

@@ -1,9 +1,13 @@
 //! Local files and folders as tables.
 
 mod by_name;
+mod dialect;
+mod error;
 mod format;
 mod insert;
+mod local_format;
 mod misfit;
+mod misfits;
 mod options;
 mod reader;
 mod scan;
@@ -22,31 +26,28 @@ use std::sync::{Arc, OnceLock};
 
 use datafusion::catalog::{TableProvider, UrlTableFactory};
 use datafusion::common::{exec_err, plan_err};
-use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::cache::TableScopedPath;
+use datafusion::error::Result;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
-use datafusion::object_store::path::Path as Address;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 
 use kelpie_datafusion::clock::{PlanClock, last_moment, timed_future};
 use kelpie_engine::Phase;
 
+use error::at;
+pub(crate) use error::plain;
 use format::{Format, KNOWN, Kind};
-pub(crate) use misfit::{Misfit, find as find_misfit};
+pub(crate) use misfit::Misfit;
+pub(crate) use misfits::find as find_misfit;
 use options::ReadOptions;
-pub(crate) use schema::{Broken, LocalTables, plain};
+pub(crate) use schema::{Broken, LocalTables};
 pub(crate) use source::DataFile;
 use source::{Source, entries, is_pattern, matches};
 use table::LocalTable;
 
 /// Files named in queries whose columns are remembered.
 const REMEMBERED_FILES: usize = 1000;
-
-fn at(path: &Path, error: impl std::fmt::Display) -> DataFusionError {
-    DataFusionError::Execution(format!("{}: {error}", path.display()))
-}
 
 /// What sessions run in: folders are listed anew for every query, so that it sees the files that are there.
 pub(crate) fn runtime() -> Result<Arc<RuntimeEnv>> {
@@ -149,20 +150,6 @@ impl LocalEntry {
         table.looked.fetch_max(moment, Ordering::SeqCst);
         *made = Some(Made { options, table: Arc::clone(&table) });
         Ok(table)
-    }
-}
-
-/// Forgets what DataFusion keeps of files: it takes one of the same size and time for the same file.
-fn forget(runtime: &RuntimeEnv, files: &[DataFile]) {
-    let footers = runtime.cache_manager.get_file_metadata_cache();
-    let statistics = runtime.cache_manager.get_file_statistic_cache();
-    for file in files {
-        let Ok(address) = Address::from_absolute_path(&file.path) else { continue };
-        if let Some(statistics) = &statistics {
-            let key = TableScopedPath { table: None, path: address.clone() };
-            statistics.remove(&key);
-        }
-        footers.remove(&address);
     }
 }
 

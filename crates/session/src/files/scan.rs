@@ -20,16 +20,17 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::object_store::ObjectMeta;
 use datafusion::object_store::path::Path as Address;
 use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 
+use futures::future::BoxFuture;
 use kelpie_datafusion::clock::{PlanClock, timed_future};
 use kelpie_engine::Phase;
 
 use super::by_name::ByName;
-use super::reader::LocalFormat;
-use super::source::DataFile;
+use super::local_format::LocalFormat;
+use super::source::{DataFile, forget};
 use super::table::LocalTable;
-use crate::install::PlanFuture;
 
 /// What of a table a query reads.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +64,11 @@ impl LocalTable {
     }
 
     /// What [`TableProvider::scan`] gives. That the future may go to another thread is proven here, as in `LocalFiles::found`.
-    pub(super) fn scan_now<'a>(&'a self, session: &'a dyn Session, wanted: Wanted<'a>) -> PlanFuture<'a> {
+    pub(super) fn scan_now<'a>(
+        &'a self,
+        session: &'a dyn Session,
+        wanted: Wanted<'a>,
+    ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
         let scan = async move {
             let files = self.files_now()?;
             let all = self.scan_of_all(session, &files).await?;
@@ -157,7 +162,7 @@ impl LocalTable {
     /// What DataFusion keeps of files that were others when the table was made. It knows them by size and time only.
     fn forget_replaced(&self, session: &dyn Session, files: &[DataFile]) {
         if self.made_of != files {
-            super::forget(session.runtime_env(), files);
+            forget(session.runtime_env(), files);
         }
     }
 

@@ -8,9 +8,12 @@ use std::time::SystemTime;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::error::Result;
+use datafusion::execution::cache::TableScopedPath;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::object_store::path::Path as Address;
 use kelpie_datafusion::file_version;
 
-use super::at;
+use super::error::at;
 use super::format::{Format, KNOWN, Kind};
 
 /// Why what is neither a file nor a folder is no data.
@@ -296,4 +299,18 @@ fn shown(folder: &Path) -> Result<Vec<(PathBuf, DirEntry)>> {
     }
     shown.sort_by(|(a, _), (b, _)| a.cmp(b));
     Ok(shown.into_iter().map(|(name, entry)| (folder.join(name), entry)).collect())
+}
+
+/// Forgets what DataFusion keeps of files: it takes one of the same size and time for the same file.
+pub(super) fn forget(runtime: &RuntimeEnv, files: &[DataFile]) {
+    let footers = runtime.cache_manager.get_file_metadata_cache();
+    let statistics = runtime.cache_manager.get_file_statistic_cache();
+    for file in files {
+        let Ok(address) = Address::from_absolute_path(&file.path) else { continue };
+        if let Some(statistics) = &statistics {
+            let key = TableScopedPath { table: None, path: address.clone() };
+            statistics.remove(&key);
+        }
+        footers.remove(&address);
+    }
 }

@@ -15,16 +15,17 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
+use super::error::{at, plain};
 use super::format::{Kind, check_parquet_footer};
+use super::local_format::LocalFormat;
 use super::options::ReadOptions;
-use super::reader::{Layout, LocalFormat, LocalReader, state as state_of};
+use super::reader::{Layout, LocalReader, state as state_of};
 use super::scan::{Scanned, Wanted};
-use super::source::{DataFile, Source};
+use super::source::{DataFile, Source, forget};
 use super::unite::{United, Values, unite};
-use super::{at, forget, plain};
-use crate::install::PlanFuture;
 
 /// A table of files. What it reads are the files that are there when it is read, by the columns that it was made with.
 #[derive(Debug)]
@@ -182,7 +183,7 @@ impl TableProvider for LocalTable {
         projection: Option<&'c Vec<usize>>,
         filters: &'d [Expr],
         limit: Option<usize>,
-    ) -> PlanFuture<'e>
+    ) -> BoxFuture<'e, Result<Arc<dyn ExecutionPlan>>>
     where
         'a: 'e,
         'b: 'e,
@@ -198,7 +199,7 @@ impl TableProvider for LocalTable {
         session: &'b dyn Session,
         rows: Arc<dyn ExecutionPlan>,
         mode: InsertOp,
-    ) -> PlanFuture<'c>
+    ) -> BoxFuture<'c, Result<Arc<dyn ExecutionPlan>>>
     where
         'a: 'c,
         'b: 'c,

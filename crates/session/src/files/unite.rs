@@ -9,7 +9,7 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::error::Result;
 
-use super::at;
+use super::error::at;
 
 /// The columns of all files.
 #[derive(Debug)]

@@ -13,8 +13,9 @@ use datafusion::error::Result;
 
 use kelpie_datafusion::Batches;
 
-use super::{FileScan, Filling, Layout, Shape, open as open_file};
-use crate::files::at;
+use super::file_scan::{FileScan, Filling, Layout, Shape};
+use super::text::open as open_file;
+use crate::files::error::at;
 
 /// What an Arrow file begins with, and a stream does not.
 const MAGIC: &[u8] = b"ARROW1";

@@ -4,16 +4,15 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use datafusion::arrow::csv::ReaderBuilder;
-use datafusion::arrow::csv::reader::Format as ArrowFormat;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::error::Result;
 
 use kelpie_datafusion::Batches;
 
+use super::file_scan::{FileScan, Filling, Layout, Shape};
 use super::text::{self, Piece};
-use super::{FileScan, Filling, Layout, Shape};
-use crate::files::at;
+use crate::files::dialect::Dialect;
+use crate::files::error::at;
 use crate::files::format::{Format, Kind};
 use crate::files::options::ReadOptions;
 
@@ -24,99 +23,32 @@ const SNIFFED_LINES: usize = 20;
 /// What may stand between values, where no comma does.
 const OTHER_DELIMITERS: [u8; 3] = [b';', b'\t', b'|'];
 
-/// How lines are written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::files) struct Dialect {
-    pub has_header: bool,
-    pub delimiter: u8,
-    pub quote: u8,
-    pub escape: Option<u8>,
-    pub comment: Option<u8>,
-    pub terminator: Option<u8>,
-    pub truncated_rows: bool,
-}
-
-impl Dialect {
-    fn of(path: &Path, format: Format, options: &ReadOptions) -> Result<Dialect> {
-        let csv = &options.csv;
-        let chosen = (csv.delimiter != b',').then_some(csv.delimiter);
-        let delimiter = match (chosen, format.kind) {
-            (Some(chosen), _) => chosen,
-            (None, Kind::Tsv) => b'\t',
-            (None, _) => {
-                let mut start = Vec::new();
-                let text = text::whole(path, format.compression)?;
-                text.take(SNIFFED_BYTES as u64).read_to_end(&mut start).map_err(|error| at(path, error))?;
-                if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
-                    return Err(at(path, "the text is UTF-16, and only UTF-8 is read"));
-                }
-                delimiter_of(&start, csv.quote)
+/// How the lines of a file are written.
+fn dialect_of(path: &Path, format: Format, options: &ReadOptions) -> Result<Dialect> {
+    let csv = &options.csv;
+    let chosen = (csv.delimiter != b',').then_some(csv.delimiter);
+    let delimiter = match (chosen, format.kind) {
+        (Some(chosen), _) => chosen,
+        (None, Kind::Tsv) => b'\t',
+        (None, _) => {
+            let mut start = Vec::new();
+            let text = text::whole(path, format.compression)?;
+            text.take(SNIFFED_BYTES as u64).read_to_end(&mut start).map_err(|error| at(path, error))?;
+            if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
+                return Err(at(path, "the text is UTF-16, and only UTF-8 is read"));
             }
-        };
-        Ok(Dialect {
-            has_header: options.has_header,
-            delimiter,
-            quote: csv.quote,
-            escape: csv.escape,
-            comment: csv.comment,
-            terminator: csv.terminator,
-            truncated_rows: csv.truncated_rows.unwrap_or(false),
-        })
-    }
-
-    /// Whether rows can be found from anywhere in a file: nothing but quotes and ends of lines says where they begin.
-    pub fn is_plain(&self) -> bool {
-        self.escape.is_none() && self.comment.is_none() && self.terminator.is_none()
-    }
-
-    /// Arrow's reader of such lines.
-    pub fn reader(&self, schema: Schema) -> ReaderBuilder {
-        let mut builder = ReaderBuilder::new(Arc::new(schema))
-            .with_header(self.has_header)
-            .with_delimiter(self.delimiter)
-            .with_quote(self.quote)
-            .with_truncated_rows(self.truncated_rows);
-        if let Some(terminator) = self.terminator {
-            builder = builder.with_terminator(terminator);
+            delimiter_of(&start, csv.quote)
         }
-        if let Some(escape) = self.escape {
-            builder = builder.with_escape(escape);
-        }
-        if let Some(comment) = self.comment {
-            builder = builder.with_comment(comment);
-        }
-        builder
-    }
-
-    /// A reader of such lines as they stand, the header too where it is asked for.
-    pub fn records<R: Read>(&self, input: R, with_header: bool) -> csv::Reader<R> {
-        let mut builder = csv::ReaderBuilder::new();
-        builder.has_headers(self.has_header && !with_header).flexible(true);
-        builder.delimiter(self.delimiter).quote(self.quote);
-        builder.escape(self.escape).comment(self.comment);
-        if let Some(terminator) = self.terminator {
-            builder.terminator(csv::Terminator::Any(terminator));
-        }
-        builder.from_reader(input)
-    }
-
-    fn inference(&self) -> ArrowFormat {
-        let mut format = ArrowFormat::default()
-            .with_header(self.has_header)
-            .with_delimiter(self.delimiter)
-            .with_quote(self.quote)
-            .with_truncated_rows(self.truncated_rows);
-        if let Some(terminator) = self.terminator {
-            format = format.with_terminator(terminator);
-        }
-        if let Some(escape) = self.escape {
-            format = format.with_escape(escape);
-        }
-        if let Some(comment) = self.comment {
-            format = format.with_comment(comment);
-        }
-        format
-    }
+    };
+    Ok(Dialect {
+        has_header: options.has_header,
+        delimiter,
+        quote: csv.quote,
+        escape: csv.escape,
+        comment: csv.comment,
+        terminator: csv.terminator,
+        truncated_rows: csv.truncated_rows.unwrap_or(false),
+    })
 }
 
 /// What stands between the values of these lines: a comma, unless none is in the first line and another one clearly is, or all
@@ -167,7 +99,7 @@ fn count(line: &[u8], wanted: u8, quote: u8) -> usize {
 
 /// What a file is like.
 pub(super) fn shape(path: &Path, format: Format, options: &ReadOptions) -> Result<Shape> {
-    let dialect = Dialect::of(path, format, options)?;
+    let dialect = dialect_of(path, format, options)?;
     let most = options.infer_rows.unwrap_or(usize::MAX);
     let mut text = text::whole(path, format.compression)?;
     if text.fill_buf().map_err(|error| at(path, error))?.is_empty() {

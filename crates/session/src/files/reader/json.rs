@@ -12,35 +12,24 @@ use datafusion::arrow::json::reader::Decoder;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::display::FormatOptions;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
-use datafusion::datasource::listing::PartitionedFile;
 use datafusion::error::Result;
 use serde::de::IgnoredAny;
 
-use kelpie_datafusion::{Batches, WantedColumns};
+use kelpie_datafusion::Batches;
 
+use super::file_scan::{FileScan, Filling, JsonLayout, Layout, Shape};
 use super::json_types::{Seen, as_written, becomes_text, fields, nested_as_text};
 use super::json_value::Json;
 use super::text::{self, Piece, Text};
-use super::{FileScan, Filling, Layout, LocalReader, Shape};
-use crate::files::at;
+use crate::files::error::at;
 use crate::files::misfit::{Misfit, What};
 use crate::files::options::ReadOptions;
+use crate::files::unite::places;
 
 /// Bytes at the beginning of a file that show how its values stand in lines.
 const SNIFFED_BYTES: u64 = 1 << 16;
 /// Rows that are read at once until one fails.
 const ROWS_AT_ONCE: usize = 8192;
-
-/// How the values of a file are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::files) struct JsonLayout {
-    /// The values are the elements of one array.
-    is_array: bool,
-    /// Every value is on a line of its own.
-    pub is_lines: bool,
-    /// Lists or objects are among values of a column that only text holds.
-    has_nested_text: bool,
-}
 
 /// What a file is like.
 pub(super) fn shape(path: &Path, compression: FileCompressionType, options: &ReadOptions) -> Result<Shape> {
@@ -186,7 +175,7 @@ impl Decoding {
         let filling = Filling { wanted: Arc::clone(&scan.wanted), from: from.collect() };
         if is_strict {
             // All other keys that the table knows are no surprise.
-            let places = super::places(&scan.table, own);
+            let places = places(&scan.table, own);
             let of_table = scan.table.fields().iter().zip(places).map(|(field, place)| {
                 let name = place.map_or(field.name(), |place| own.field(place).name());
                 Field::new(name, field.data_type().clone(), true)
@@ -280,14 +269,8 @@ pub(super) fn open(scan: &FileScan, piece: Piece) -> Result<Batches> {
 }
 
 /// The first row of a file that its table cannot hold.
-pub(in crate::files) fn find_misfit(
-    reader: &LocalReader,
-    file: &PartitionedFile,
-    wanted: &WantedColumns,
-) -> Option<Misfit> {
-    let (path, shape) = reader.shape_of(file).ok()?;
-    let scan = FileScan::new(path, shape, wanted, reader.format);
-    let decoding = Decoding::of(&scan);
+pub(super) fn find_misfit(scan: &FileScan) -> Option<Misfit> {
+    let decoding = Decoding::of(scan);
     let input = || values(text::whole(&scan.path, scan.format.compression).ok()?, decoding.is_array).ok();
     let mut stream = serde_json::Deserializer::from_reader(input()?).into_iter::<Json>();
     let mut decoder = decoding.reader(ROWS_AT_ONCE).build_decoder().ok()?;
@@ -301,7 +284,7 @@ pub(in crate::files) fn find_misfit(
                 Some(Err(error)) => {
                     let line = error.line() as u64;
                     let what = What::Syntax { message: error.to_string() };
-                    return Some(Misfit { path: scan.path, line, what });
+                    return Some(Misfit { path: scan.path.clone(), line, what });
                 }
             }
         }
@@ -320,7 +303,7 @@ pub(in crate::files) fn find_misfit(
         let (start, what) =
             rows.into_iter().find_map(|(start, value)| Some((start, decoding.misfit(value)?)))?;
         let line = line_after(start, input()?)?;
-        return Some(Misfit { path: scan.path, line, what });
+        return Some(Misfit { path: scan.path.clone(), line, what });
     }
 }
 

@@ -2,8 +2,8 @@
 //! whatever stands in them.
 
 mod arrow;
-pub(super) mod csv;
-mod format;
+mod csv;
+mod file_scan;
 mod json;
 mod json_types;
 mod json_value;
@@ -11,13 +11,9 @@ mod rows;
 mod text;
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, new_null_array};
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::error::Result;
 use datafusion::object_store::local::LocalFileSystem;
@@ -25,39 +21,21 @@ use parking_lot::Mutex;
 
 use kelpie_datafusion::{Batches, FileReader, WantedColumns};
 
-use self::csv::Dialect;
-use super::at;
+use super::dialect::Dialect;
 use super::format::{Format, Kind};
 use super::misfit::{Misfit, Scan};
 use super::options::ReadOptions;
-use super::unite::places;
-pub(super) use format::LocalFormat;
+use file_scan::FileScan;
+pub(super) use file_scan::{Layout, Shape};
 use rows::RowStarts;
 
 /// Files whose columns are remembered.
 const REMEMBERED_FILES: usize = 100_000;
 
-/// What a file is like, as far as it was looked at.
-#[derive(Debug)]
-pub(super) struct Shape {
-    /// Its own columns.
-    pub schema: SchemaRef,
-    pub layout: Layout,
-    /// Whether all of it was looked at.
-    pub is_complete: bool,
-}
-
-#[derive(Debug)]
-pub(super) enum Layout {
-    Csv(Dialect),
-    Json(json::JsonLayout),
-    Arrow { is_stream: bool },
-}
-
 /// Reads the files of a table.
 #[derive(Debug)]
 pub(super) struct LocalReader {
-    format: Format,
+    pub format: Format,
     options: ReadOptions,
     /// By path and state.
     shapes: Mutex<HashMap<(PathBuf, String), Arc<Shape>>>,
@@ -98,11 +76,11 @@ impl LocalReader {
     /// The first row of a file that its table cannot hold.
     pub fn misfit(&self, file: &PartitionedFile, wanted: &WantedColumns) -> Option<Misfit> {
         let (path, shape) = self.shape_of(file).ok()?;
+        let scan = FileScan::new(path, Arc::clone(&shape), wanted, self.format);
         match &shape.layout {
-            Layout::Json(_) => json::find_misfit(self, file, wanted),
+            Layout::Json(_) => json::find_misfit(&scan),
             Layout::Arrow { .. } => None,
             Layout::Csv(dialect) => {
-                let scan = FileScan::new(path, Arc::clone(&shape), wanted, self.format);
                 let (schema, columns) = (Arc::new(csv::schema_of(&scan)), scan.read());
                 let open = || text::whole(&scan.path, self.format.compression).ok();
                 Scan { dialect, schema: &schema, columns: &columns }.find(&scan.path, open)
@@ -138,10 +116,6 @@ fn state_of(file: &PartitionedFile) -> String {
 /// The same of a file that was looked at.
 pub(super) fn state(size: u64, version: Option<&str>) -> String {
     format!("{size} {}", version.unwrap_or_default())
-}
-
-fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|error| at(path, error))
 }
 
 impl FileReader for LocalReader {
@@ -182,77 +156,5 @@ impl FileReader for LocalReader {
             }
             Layout::Arrow { is_stream } => arrow::open(&scan, *is_stream, file),
         }
-    }
-}
-
-/// The reading of one file.
-#[derive(Debug)]
-struct FileScan {
-    path: PathBuf,
-    shape: Arc<Shape>,
-    format: Format,
-    /// The columns that stand in files.
-    table: SchemaRef,
-    /// The columns of the batches.
-    wanted: SchemaRef,
-    /// Where each of them stands in the file.
-    places: Vec<Option<usize>>,
-    batch_size: usize,
-}
-
-impl FileScan {
-    fn new(path: PathBuf, shape: Arc<Shape>, wanted: &WantedColumns, format: Format) -> FileScan {
-        let of_table = places(&wanted.table, &shape.schema);
-        let places = wanted.columns.iter().map(|column| of_table.get(*column).copied().flatten()).collect();
-        let fields = wanted.columns.iter().filter_map(|column| wanted.table.fields().get(*column));
-        FileScan {
-            wanted: Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>())),
-            table: Arc::clone(&wanted.table),
-            path,
-            shape,
-            format,
-            places,
-            batch_size: wanted.batch_size.max(1),
-        }
-    }
-
-    /// The places in the file that are read, in order.
-    fn read(&self) -> Vec<usize> {
-        let mut read: Vec<usize> = self.places.iter().flatten().copied().collect();
-        read.sort_unstable();
-        read.dedup();
-        read
-    }
-}
-
-/// Batches of the wanted columns, from those that stand in the file; the others are NULL.
-#[derive(Debug, Clone)]
-struct Filling {
-    wanted: SchemaRef,
-    /// Of each wanted column, which of those that were read.
-    from: Vec<Option<usize>>,
-}
-
-impl Filling {
-    fn new(scan: &FileScan) -> Filling {
-        let read = scan.read();
-        let from = scan.places.iter();
-        let from = from.map(|place| place.and_then(|place| read.iter().position(|known| *known == place)));
-        Filling { wanted: Arc::clone(&scan.wanted), from: from.collect() }
-    }
-
-    fn fill(
-        &self,
-        batch: &RecordBatch,
-        to_type: impl Fn(&ArrayRef, usize) -> Result<ArrayRef>,
-    ) -> Result<RecordBatch> {
-        let rows = batch.num_rows();
-        let columns = self.from.iter().enumerate().map(|(column, from)| match from {
-            Some(from) => to_type(batch.column(*from), column),
-            None => Ok(new_null_array(self.wanted.field(column).data_type(), rows)),
-        });
-        let columns = columns.collect::<Result<Vec<_>>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.wanted), columns, &options)?)
     }
 }

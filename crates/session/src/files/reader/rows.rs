@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use datafusion::error::Result;
 use parking_lot::Mutex;
 
-use super::csv::Dialect;
-use crate::files::at;
+use crate::files::dialect::Dialect;
+use crate::files::error::at;
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 1 << 20;

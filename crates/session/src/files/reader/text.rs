@@ -7,11 +7,15 @@ use std::path::{Path, PathBuf};
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::error::Result;
 
-use super::open;
-use crate::files::at;
+use crate::files::error::at;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 18;
+
+/// Opens a file.
+pub(super) fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|error| at(path, error))
+}
 
 /// Which bytes of a file are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,10 +21,10 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use kelpie_datafusion::ReaderSource;
 
-use super::LocalReader;
+use super::reader::LocalReader;
 
 /// The files of a table that are read by a [`LocalReader`].
-pub(in crate::files) struct LocalFormat {
+pub(super) struct LocalFormat {
     pub reader: Arc<LocalReader>,
     /// What writes such files.
     pub writer: Arc<dyn FileFormat>,
