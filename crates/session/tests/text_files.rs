@@ -229,3 +229,41 @@ async fn copy_writes_as_the_name_of_its_file_says() {
         assert!(fs::read(folder.path().join("l.csv.gz")).unwrap().starts_with(b"\x1f\x8b"));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_are_read_back_as_they_are_written() {
+    let folder = folder(&[
+        ("codes.csv", "zip,phone,id\n01067,0049,1\n80331,,9223372036854775808\n"),
+        ("days.csv", "d,t,log\n2020-02-29,2020-02-29 10:00:00,2020-02-29 10:00:00 start\n2021-02-29,,\n"),
+        ("large.csv", "n\n-9223372036854775809\n12345678901234567890123456789\n"),
+        ("blank.csv", "\n\n\n"),
+        ("empty.csv", ""),
+        ("header.csv", "a,b\n"),
+        ("old.csv", "a,b\r1,2\r3,4\r"),
+        ("gaps.csv", "a,b\n1,2\n\n\n3,4\n\n"),
+    ]);
+    let path = folder.path().display();
+    for session in sessions() {
+        session.register_dir(folder.path()).await.unwrap();
+        let codes = "select zip, phone, id, arrow_typeof(id) from codes where id is not null order by id";
+        assert_eq!(
+            rows(&session, codes).await,
+            ["01067 0049 1 Decimal128(38, 0)", "80331 9223372036854775808 Decimal128(38, 0)"]
+        );
+        let days = rows(&session, "select d, t, log from days").await;
+        assert_eq!(days, ["2020-02-29 2020-02-29T10:00:00 2020-02-29 10:00:00 start", "2021-02-29"]);
+        assert_eq!(
+            rows(&session, "select min(n), max(n) + 1 from large").await,
+            ["-9223372036854775809 12345678901234567890123456790"]
+        );
+        for (file, count) in [("header", 0), ("old", 2), ("gaps", 2)] {
+            assert_eq!(
+                rows(&session, &format!("select count(*), count(b) from {file}")).await,
+                [format!("{count} {count}")]
+            );
+        }
+        for file in ["blank", "empty"] {
+            assert_eq!(rows(&session, &format!("select count(*) from '{path}/{file}.csv'")).await, ["0"]);
+        }
+    }
+}

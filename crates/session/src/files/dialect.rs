@@ -4,7 +4,6 @@ use std::io::Read;
 use std::sync::Arc;
 
 use datafusion::arrow::csv::ReaderBuilder;
-use datafusion::arrow::csv::reader::Format as ArrowFormat;
 use datafusion::arrow::datatypes::Schema;
 
 /// How lines are written.
@@ -54,24 +53,5 @@ impl Dialect {
             builder.terminator(csv::Terminator::Any(terminator));
         }
         builder.from_reader(input)
-    }
-
-    /// Arrow's inference of types from such lines.
-    pub fn inference(&self) -> ArrowFormat {
-        let mut format = ArrowFormat::default()
-            .with_header(self.has_header)
-            .with_delimiter(self.delimiter)
-            .with_quote(self.quote)
-            .with_truncated_rows(self.truncated_rows);
-        if let Some(terminator) = self.terminator {
-            format = format.with_terminator(terminator);
-        }
-        if let Some(escape) = self.escape {
-            format = format.with_escape(escape);
-        }
-        if let Some(comment) = self.comment {
-            format = format.with_comment(comment);
-        }
-        format
     }
 }

@@ -1,6 +1,6 @@
 //! CSV: a file's own columns by its header, and its rows in the types of the table.
 
-use std::io::{BufRead, Read};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use datafusion::error::Result;
 
 use kelpie_datafusion::Batches;
 
+use super::csv_types::Kinds;
 use super::file_scan::{FileScan, Filling, Layout, Shape};
 use super::text::{self, Piece};
 use crate::files::dialect::Dialect;
@@ -101,23 +102,32 @@ fn count(line: &[u8], wanted: u8, quote: u8) -> usize {
 pub(super) fn shape(path: &Path, format: Format, options: &ReadOptions) -> Result<Shape> {
     let dialect = dialect_of(path, format, options)?;
     let most = options.infer_rows.unwrap_or(usize::MAX);
-    let mut text = text::whole(path, format.compression)?;
-    if text.fill_buf().map_err(|error| at(path, error))?.is_empty() {
-        let schema = Arc::new(Schema::empty());
-        return Ok(Shape { schema, layout: Layout::Csv(dialect), is_complete: true });
+    let mut records = dialect.records(text::whole(path, format.compression)?, true);
+    let mut record = csv::ByteRecord::new();
+    let mut columns: Option<Columns> = None;
+    let mut rows = 0;
+    while rows < most && records.read_byte_record(&mut record).map_err(|error| at(path, error))? {
+        let columns = match &mut columns {
+            None if dialect.has_header => {
+                columns = Some(Columns::new(names_of(&record)));
+                continue;
+            }
+            columns => columns.get_or_insert_with(|| {
+                Columns::new((1..=record.len()).map(|number| format!("column_{number}")).collect())
+            }),
+        };
+        rows += 1;
+        columns.add(&record, dialect.truncated_rows).map_err(|problem| {
+            at(path, format!("line {}{problem}", record.position().map_or(0, csv::Position::line)))
+        })?;
     }
-    let (types, rows) =
-        dialect.inference().infer_schema(text, Some(most)).map_err(|error| at(path, error))?;
     let is_complete = rows < most;
-    let names = match dialect.has_header {
-        true => header(path, format, &dialect)?,
-        false => types.fields().iter().map(|field| field.name().clone()).collect(),
-    };
-    let fields = types.fields().iter().zip(names).map(|(field, name)| {
-        let data_type = match field.data_type() {
+    let Columns { names, kinds } = columns.unwrap_or_default();
+    let fields = names.into_iter().zip(kinds).map(|(name, kinds)| {
+        let data_type = match kinds.data_type() {
             // Values may come after the rows that were looked at.
             DataType::Null if !is_complete => DataType::Utf8,
-            other => other.clone(),
+            other => other,
         };
         Field::new(name, data_type, true)
     });
@@ -125,11 +135,37 @@ pub(super) fn shape(path: &Path, format: Format, options: &ReadOptions) -> Resul
     Ok(Shape { schema, layout: Layout::Csv(dialect), is_complete })
 }
 
-/// The names of a file's columns: those that are empty, or there before, get numbers.
-fn header(path: &Path, format: Format, dialect: &Dialect) -> Result<Vec<String>> {
-    let mut records = dialect.records(text::whole(path, format.compression)?, true);
-    let mut record = csv::ByteRecord::new();
-    records.read_byte_record(&mut record).map_err(|error| at(path, error))?;
+/// The columns of a file, and what was seen of them.
+#[derive(Debug, Default)]
+struct Columns {
+    names: Vec<String>,
+    kinds: Vec<Kinds>,
+}
+
+impl Columns {
+    fn new(names: Vec<String>) -> Columns {
+        Columns { kinds: vec![Kinds::default(); names.len()], names }
+    }
+
+    /// Adds a row, or says why it is none.
+    fn add(&mut self, record: &csv::ByteRecord, truncated_rows: bool) -> std::result::Result<(), String> {
+        let (found, columns) = (record.len(), self.names.len());
+        if found > columns || (found < columns && !truncated_rows) {
+            return Err(format!(
+                " has {found} values, and the first line {columns}. Other signs between values, and other quotes, are options of: \
+                 CREATE EXTERNAL TABLE name STORED AS CSV LOCATION '…' OPTIONS ('format.delimiter' ';')"
+            ));
+        }
+        for ((name, kinds), value) in self.names.iter().zip(&mut self.kinds).zip(record) {
+            let text = std::str::from_utf8(value);
+            kinds.add(text.map_err(|_| format!(", column {name}: the text is not UTF-8"))?);
+        }
+        Ok(())
+    }
+}
+
+/// The names of a header: those that are empty, or there before, get numbers.
+fn names_of(record: &csv::ByteRecord) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(record.len());
     let given: Vec<String> = record.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
     for (place, name) in given.iter().enumerate() {
@@ -142,7 +178,7 @@ fn header(path: &Path, format: Format, dialect: &Dialect) -> Result<Vec<String>>
         }
         names.push(unique);
     }
-    Ok(names)
+    names
 }
 
 /// The columns of a file in the types of the table.
@@ -157,6 +193,10 @@ pub(super) fn schema_of(scan: &FileScan) -> Schema {
 
 /// The rows of a piece of a file.
 pub(super) fn open(scan: &FileScan, dialect: &Dialect, piece: Piece) -> Result<Batches> {
+    // A file of blank lines, if any.
+    if scan.shape.schema.fields().is_empty() {
+        return Ok(Box::new(std::iter::empty()));
+    }
     let dialect = Dialect { has_header: dialect.has_header && piece.start == 0, ..dialect.clone() };
     let builder = dialect.reader(schema_of(scan));
     let builder = builder.with_batch_size(scan.batch_size).with_projection(scan.read());

@@ -3,6 +3,7 @@
 
 mod arrow;
 mod csv;
+mod csv_types;
 mod file_scan;
 mod json;
 mod json_types;
