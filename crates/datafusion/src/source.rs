@@ -28,9 +28,11 @@ use crate::derived::Derived;
 use crate::derived::reading::{Reading, pruning};
 use crate::derived::sharing::Sharing;
 use crate::expected;
+use crate::file_version::version_of;
 use crate::memory_identity::{self, MemoryIdentity};
 use crate::options::KelpieOptions;
 use crate::parts::{Parts, PartsData};
+use crate::reader_source::ReaderSource;
 use crate::whole_files::whole_files;
 
 /// A table of a plan: every column and every row, whatever the plan's scan leaves out.
@@ -105,11 +107,12 @@ impl ScanTable {
             let meta = &file.object_meta;
             let _ = write!(
                 identity,
-                "|{}{}:{}:{}:{:?}:{:?}",
+                "|{}{}:{}:{}:{}:{:?}:{:?}",
                 config.object_store_url.as_str(),
                 meta.location,
                 meta.size,
                 meta.last_modified.timestamp_nanos_opt().unwrap_or_default(),
+                version_of(config, meta).unwrap_or_default(),
                 file.range,
                 file.partition_values,
             );
@@ -251,6 +254,10 @@ fn plain_source(source: &Arc<dyn FileSource>) -> Result<(Arc<dyn FileSource>, St
             _ => ArrowSource::new_file_source(schema),
         };
         Ok((Arc::new(plain), source.file_type().into()))
+    } else if let Some(own) = source.downcast_ref::<ReaderSource>() {
+        let reader = own.reader();
+        let format = format!("{} {}", reader.file_type(), reader.identity());
+        Ok((Arc::new(ReaderSource::new(Arc::clone(reader), schema)), format))
     } else {
         Err(format!("files of format {} are not compiled", source.file_type()))
     }

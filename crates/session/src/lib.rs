@@ -4,6 +4,7 @@
 //! `kelpie-datafusion`, the options `kelpie.*` and tables of local files. Programs, bindings and servers stand on this crate.
 
 mod corrections;
+mod copies;
 mod files;
 mod float_statistics;
 mod install;

@@ -19,6 +19,7 @@ use kelpie_datafusion::recursion_guard::{Room, balance};
 use kelpie_engine::Phase;
 
 use crate::corrections::{correct, is_for_names, unique_names, without_underscores, write_out_merged_keys};
+use crate::copies::written_as_named;
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
 use crate::plan_cache::{
@@ -169,6 +170,7 @@ pub(crate) fn parsed(state: &SessionState, sql: &str) -> Result<Statement> {
         correct(&mut statement)?;
     }
     balance(&mut statement);
+    written_as_named(&mut statement);
     Ok(statement)
 }
 

@@ -194,10 +194,10 @@ fn name_files(error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> DataFusi
     }
 }
 
-/// Where the row is that a reader of CSV files did not take. What readers say of it holds within what they read.
+/// Where the row is that a reader of text did not take. What readers say of it holds within what they read.
 async fn misfit(error: &DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> Option<Misfit> {
     let text = error.to_string();
-    if !["Parser error", "Csv error"].iter().any(|kind| text.contains(kind)) {
+    if !["Parser error", "Csv error", "Json error", "Cast error"].iter().any(|kind| text.contains(kind)) {
         return None;
     }
     let mut scans = Vec::new();
