@@ -45,8 +45,8 @@ use crate::report;
 use crate::rule::merged_properties;
 use crate::source::ScanTable;
 use crate::translate::Translated;
-pub use errors::into_datafusion;
 use errors::{ended, panicked};
+pub use errors::{into_datafusion, panic_text};
 pub use generic::CannotRun;
 
 /// Batches that are ready before anybody asks for them.

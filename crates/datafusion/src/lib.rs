@@ -26,7 +26,7 @@ mod translate;
 mod types;
 mod whole_files;
 
-pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion};
+pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, panic_text};
 pub use join_order::JoinOrderRule;
 pub use memory_identity::{MemoryIdentity, identify};
 pub use options::{Fallback, GenericPlanMode, KelpieOptions, OPTIONS, SessionOption, options_as_markdown};

@@ -29,7 +29,7 @@ use kelpie_datafusion::clock::{PlanClock, last_moment, timed_future};
 use kelpie_engine::Phase;
 
 use format::{Format, KNOWN};
-pub(crate) use misfit::{Misfit, find as find_misfit};
+pub(crate) use misfit::find as find_misfit;
 pub(crate) use schema::{Broken, LocalTables, plain};
 pub(crate) use source::DataFile;
 use source::{Source, entries, is_pattern, matches};

@@ -25,9 +25,10 @@ use kelpie_datafusion::clock::{PlanClock, timed_future};
 use kelpie_engine::Phase;
 
 use super::at;
-use super::format::{Kind, check_parquet_footer};
+use super::format::Kind;
 use super::hive::Wanted;
 use super::source::{DataFile, Source};
+use crate::checked_files::{caught, check_arrow, check_parquet};
 use crate::install::PlanFuture;
 
 /// A table of files. What it reads are the files that are there when it is read, by the columns that it was made with.
@@ -72,18 +73,22 @@ impl LocalTable {
         infer_rows: Option<usize>,
     ) -> Result<LocalTable> {
         let Some(first) = files.first() else { return Err(at(source.path(), "there is no file")) };
-        if first.format.kind == Kind::Parquet {
-            files.iter().try_for_each(|file| check_parquet_footer(&file.path))?;
+        let paths = files.iter().map(|file| file.path.as_path());
+        match first.format.kind {
+            Kind::Parquet => check_parquet(paths)?,
+            Kind::Arrow => check_arrow(paths)?,
+            Kind::Csv | Kind::Tsv | Kind::Json => {}
         }
         let reader = first.format.reader(&first.path, infer_rows)?;
         let mut partitions = source.partitions(files);
-        let schema = match infer(state, &reader, files).await {
+        let schema = match caught(infer(state, &reader, files)).await {
             Ok(schema) => schema,
             // DataFusion's readers do not all name the file.
             Err(error) => {
                 let mut of_one = None;
                 for file in files.iter().filter(|_| files.len() > 1) {
-                    if let Err(error) = infer(state, &reader, std::slice::from_ref(file)).await {
+                    let alone = infer(state, &reader, std::slice::from_ref(file));
+                    if let Err(error) = caught(alone).await {
                         of_one = Some(at(&file.path, error.strip_backtrace()));
                         break;
                     }
