@@ -17,6 +17,7 @@ use kelpie_datafusion::clock::{timed, timed_future};
 use kelpie_datafusion::{JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule};
 use kelpie_engine::{Engine, Phase};
 
+use crate::corrections::{SubqueryValues, keep_null_equality};
 use crate::file_facts::FileFacts;
 use crate::plan_cache::{KeptPlans, Planned, Request};
 use crate::whole_writes::{WholeWrites, copy_to_device};
@@ -77,12 +78,14 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     if is_installed(&mut builder) {
         return builder;
     }
+    keep_null_equality(&mut builder);
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     rules.insert(0, Arc::new(FileFacts));
     add_planning(rules, &engine, &runtime);
     let inner = builder.query_planner().take();
     builder
+        .with_analyzer_rule(Arc::new(SubqueryValues))
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
         .with_physical_optimizer_rule(Arc::new(WholeWrites))
         .with_query_planner(Arc::new(KelpiePlanner { inner, kept: KeptPlans::default() }))

@@ -4,6 +4,7 @@
 //! `kelpie-datafusion`, the options `kelpie.*` and tables of local files. Programs, bindings and servers stand on this crate.
 
 mod checked_files;
+mod corrections;
 mod file_facts;
 mod files;
 mod install;
@@ -12,6 +13,7 @@ mod plan_cache;
 mod planning;
 mod running;
 mod session;
+mod syntax;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod whole_writes;

@@ -1,5 +1,6 @@
 //! The planning of statements.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,12 +11,14 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{DdlStatement, Execute, LogicalPlan, Statement as LogicalStatement};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
 use kelpie_datafusion::KelpieOptions;
 use kelpie_datafusion::clock::{PlanClock, timed, timed_future};
 use kelpie_datafusion::parameters::{GenericQuery, marked};
 use kelpie_datafusion::recursion_guard::{Room, balance};
 use kelpie_engine::Phase;
 
+use crate::corrections::{correct, without_underscores};
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
 use crate::plan_cache::{
@@ -158,7 +161,13 @@ async fn physical_plan(state: &SessionState, plan: &LogicalPlan) -> Result<Plann
 }
 
 pub(crate) fn parsed(state: &SessionState, sql: &str) -> Result<Statement> {
-    let mut statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
+    let dialect = &state.config_options().sql_parser.dialect;
+    let corrects = KelpieOptions::of(state.config_options()).corrections;
+    let sql = if corrects { without_underscores(sql, &GenericDialect) } else { Cow::Borrowed(sql) };
+    let mut statement = state.sql_to_statement(&sql, dialect)?;
+    if corrects {
+        correct(&mut statement)?;
+    }
     balance(&mut statement);
     Ok(statement)
 }

@@ -22,6 +22,7 @@ use kelpie_engine::{Engine, ExplainStage, Phase, QueryError, QueryMetrics, Split
 use parking_lot::Mutex;
 
 use crate::checked_files::caught;
+use crate::corrections::NumberedCopies;
 use crate::files::{self, Broken, LocalFiles, LocalTables};
 #[cfg(feature = "testing")]
 use crate::install::KelpiePlanner;
@@ -200,6 +201,7 @@ impl KelpieSession {
         }
         let kept = Arc::<AtomicUsize>::default();
         let context = Held::new(context, Arc::clone(&kept));
+        context.state_ref().write().register_relation_planner(Arc::new(NumberedCopies))?;
         let (last, statements, generic) = (Arc::default(), Arc::default(), Arc::default());
         Ok(KelpieSession { context, engine, last, kept, statements, generic, files })
     }
