@@ -31,7 +31,9 @@ mod volatile_filters;
 mod whole_files;
 
 pub use corrections::CorrectionsRule;
-pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine};
+pub use exec::{
+    CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine, panic_text,
+};
 pub use file_version::file_version;
 pub use join_order::JoinOrderRule;
 pub use memory_identity::{MemoryIdentity, identify};

@@ -38,7 +38,6 @@ use kelpie_engine::Phase;
 use error::at;
 pub(crate) use error::plain;
 use format::{Format, KNOWN, Kind};
-pub(crate) use misfit::Misfit;
 pub(crate) use misfits::find as find_misfit;
 use options::ReadOptions;
 pub(crate) use schema::{Broken, LocalTables};
