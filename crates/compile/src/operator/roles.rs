@@ -150,6 +150,11 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
     /// The column before it that a column behind it is, where it is one unchanged.
     fn below(&self, column: usize) -> Option<usize>;
 
+    /// Whether it also delivers, with NULLs, rows of its build side that no row met: to leave out rows before it makes more of them.
+    fn keeps_unmatched(&self) -> bool {
+        false
+    }
+
     /// The columns before it that are read where those behind it in `columns` are; adds the states that it reads itself.
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) -> BTreeSet<usize>;
 

@@ -61,6 +61,11 @@ impl fmt::Display for Index {
 }
 
 impl Index {
+    /// Whether NULL keys find each other.
+    pub(super) fn finds_nulls(&self) -> bool {
+        self.finds_nulls
+    }
+
     /// Chooses the method of a join and declares its states.
     pub(super) fn plan(facts: &JoinFacts<'_>, states: &mut States) -> Result<Index, Unsupported> {
         let method = method::choose(facts)?;

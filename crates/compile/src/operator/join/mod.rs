@@ -221,6 +221,11 @@ impl JoinOperator {
         if has_filter && self.ignores_unmatched() { keys } else { &[] }
     }
 
+    /// Whether NULL keys find each other.
+    pub(crate) fn finds_nulls(&self) -> bool {
+        self.index.finds_nulls()
+    }
+
     /// The probe side's column that a column of the result is, where it is one.
     pub(crate) fn probe_column(&self, column: usize) -> Option<usize> {
         use JoinKind::*;

@@ -74,6 +74,10 @@ impl Step for Probe {
         self.0.probe_column(column)
     }
 
+    fn keeps_unmatched(&self) -> bool {
+        matches!(self.0.kind, JoinKind::BuildOuter | JoinKind::FullOuter)
+    }
+
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
         let join = &self.0;
         let mut below: BTreeSet<usize> =

@@ -112,9 +112,13 @@ impl Open {
         Some(column)
     }
 
-    /// The columns of the scan that several expressions are, where each is one.
-    pub(super) fn scan_columns(&self, exprs: &[Expr]) -> Option<Vec<usize>> {
-        exprs.iter().map(|expr| self.scan_column(expr)).collect()
+    /// The columns of the scan that keys of a join further on are, where each is one and rows may be left out by them. An outer join
+    /// between makes rows of NULLs of build rows that then meet nobody: these must not find NULLs.
+    pub(super) fn scan_columns(&self, operator: &JoinOperator, keys: &[Expr]) -> Option<Vec<usize>> {
+        if operator.finds_nulls() && self.steps.iter().any(|step| step.keeps_unmatched()) {
+            return None;
+        }
+        keys.iter().map(|key| self.scan_column(key)).collect()
     }
 
     /// Leaves out rows of the scan that a join further on would drop: by the bounds of its keys, and where its build side is
@@ -125,7 +129,7 @@ impl Open {
         (filtered, share): (bool, f64),
         in_parts: bool,
     ) {
-        let columns = self.scan_columns(operator.filtering_keys());
+        let columns = self.scan_columns(operator, operator.filtering_keys());
         let Some(columns) = columns.filter(|columns| !columns.is_empty()) else {
             self.matched *= if filtered { share } else { 1.0 };
             return;

@@ -276,7 +276,7 @@ impl<'a> Around<'a> {
                     || is_pulled_up(plan)? && !x_may_be_null && !row_may_be_null
             }
             Place::Condition => is_pulled_up(plan)?,
-            Place::PartOfCondition => !within.negated && is_pulled_up(plan)?,
+            Place::PartOfCondition => !within.negated && is_pulled_up(plan)? && has_column(plan),
             Place::Value => false,
         };
         if is_plain {
@@ -374,6 +374,17 @@ impl<'a> Around<'a> {
 
 /// What the column is called that a subquery has become.
 const VALUE: &str = "value";
+
+/// Whether the first column of a plan is one as it stands: DataFusion names others twice in such a place.
+fn has_column(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => has_column(&alias.input),
+        LogicalPlan::Filter(filter) => has_column(&filter.input),
+        LogicalPlan::Projection(projection) => matches!(projection.expr.first(), Some(Expr::Column(_))),
+        LogicalPlan::TableScan(_) => true,
+        _ => false,
+    }
+}
 
 fn filtered(plan: &LogicalPlan, condition: Expr) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(plan.clone()).filter(condition)?.build()
