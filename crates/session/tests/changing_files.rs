@@ -59,6 +59,7 @@ async fn another_file_of_the_same_size_and_time_is_another_file() {
             for (sql, expected) in [
                 ("select sum(x) from c".to_string(), expected[0]),
                 ("select sum(x) from p".to_string(), expected[1]),
+                ("select sum(x) from e".to_string(), expected[1]),
                 (format!("select sum(x) from '{path}/p.parquet' where x > 0"), expected[2]),
                 (format!("select sum(x) from '{path}/j.json'"), expected[3]),
             ] {
