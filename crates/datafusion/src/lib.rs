@@ -6,6 +6,7 @@
 
 pub mod clock;
 mod cores;
+mod corrections;
 mod derived;
 mod exec;
 mod expected;
@@ -26,9 +27,11 @@ mod rule;
 mod source;
 mod translate;
 mod types;
+mod volatile_filters;
 mod whole_files;
 
-pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion};
+pub use corrections::CorrectionsRule;
+pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine};
 pub use file_version::file_version;
 pub use join_order::JoinOrderRule;
 pub use memory_identity::{MemoryIdentity, identify};
@@ -37,4 +40,5 @@ pub use original::Rest;
 pub use reader_source::{Batches, FileReader, ReaderSource, WantedColumns};
 pub use rule::{KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompiled_reasons};
 pub use translate::{Translated, scanned, translate};
+pub use volatile_filters::keep_volatile_filters;
 pub use whole_files::whole_files;

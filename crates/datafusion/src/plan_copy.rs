@@ -54,6 +54,7 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 
+use crate::corrections::nan::plan::OneNanExec;
 use crate::exec::KelpieExec;
 use crate::parameters::{ParametersExec, Values};
 use crate::reader_source::ReaderSource;
@@ -341,6 +342,7 @@ fn is_known(node: &Node) -> bool {
         InterleaveExec,
         LocalLimitExec,
         NestedLoopJoinExec,
+        OneNanExec,
         OutputRequirementExec,
         ParametersExec,
         PartialSortExec,

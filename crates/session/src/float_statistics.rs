@@ -43,7 +43,8 @@ impl PhysicalOptimizerRule for WithoutFloats {
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let has_floats = || plan.exists(|node| Ok(aggregates_floats(node)));
-        match KelpieOptions::of(config).enabled && with_room(&plan, has_floats)? {
+        let options = KelpieOptions::of(config);
+        match (options.enabled || options.corrections) && with_room(&plan, has_floats)? {
             true => Ok(plan),
             false => self.0.optimize(plan, config),
         }

@@ -3,6 +3,7 @@
 //! [`install`] adds Kelpie to a session of DataFusion in one line. [`KelpieSession`] is a `SessionContext` with the rules of
 //! `kelpie-datafusion`, the options `kelpie.*` and tables of local files. Programs, bindings and servers stand on this crate.
 
+mod corrections;
 mod copies;
 mod files;
 mod float_statistics;
@@ -12,6 +13,7 @@ mod plan_cache;
 mod planning;
 mod running;
 mod session;
+mod syntax;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod whole_writes;

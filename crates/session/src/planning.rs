@@ -1,21 +1,24 @@
 //! The planning of statements.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{DdlStatement, Execute, LogicalPlan, Statement as LogicalStatement};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
 use kelpie_datafusion::KelpieOptions;
 use kelpie_datafusion::clock::{PlanClock, timed, timed_future};
 use kelpie_datafusion::parameters::{GenericQuery, marked};
 use kelpie_datafusion::recursion_guard::{Room, balance};
 use kelpie_engine::Phase;
 
+use crate::corrections::{correct, is_for_names, unique_names, without_underscores, write_out_merged_keys};
 use crate::copies::written_as_named;
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
@@ -159,7 +162,13 @@ async fn physical_plan(state: &SessionState, plan: &LogicalPlan) -> Result<Plann
 }
 
 pub(crate) fn parsed(state: &SessionState, sql: &str) -> Result<Statement> {
-    let mut statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
+    let dialect = &state.config_options().sql_parser.dialect;
+    let corrects = KelpieOptions::of(state.config_options()).corrections;
+    let sql = if corrects { without_underscores(sql, &GenericDialect) } else { Cow::Borrowed(sql) };
+    let mut statement = state.sql_to_statement(&sql, dialect)?;
+    if corrects {
+        correct(&mut statement)?;
+    }
     balance(&mut statement);
     written_as_named(&mut statement);
     Ok(statement)
@@ -170,10 +179,27 @@ pub(crate) async fn logical_plan(
     statement: Statement,
     sql: &str,
 ) -> Result<LogicalPlan> {
-    let plan = match state.statement_to_plan(statement).await {
+    let corrects = KelpieOptions::of(state.config_options()).corrections;
+    let with_columns = async |mut statement| {
+        if corrects {
+            write_out_merged_keys(state, &mut statement).await?;
+        }
+        Ok::<_, DataFusionError>(statement)
+    };
+    // Parsed again, as the planner consumed it: most statements are planned at once.
+    let again = async || with_columns(parsed(state, sql)?).await;
+    let plan = match state.statement_to_plan(with_columns(statement).await?).await {
         Ok(plan) => plan,
-        // Parsed again, as the planner consumed it: most statements are planned at once.
-        Err(error) => replanned(state, &parsed(state, sql)?, error).await?,
+        Err(error) if corrects && is_for_names(&error) => {
+            let mut renamed = again().await?;
+            let own = unique_names(&mut renamed);
+            let plan = match state.statement_to_plan(renamed.clone()).await {
+                Ok(plan) => plan,
+                Err(error) => replanned(state, &renamed, error).await?,
+            };
+            own.restore(plan)?
+        }
+        Err(error) => replanned(state, &again().await?, error).await?,
     };
     SQLOptions::new().verify_plan(&plan)?;
     Ok(plan)

@@ -134,9 +134,21 @@ impl RowWriter for TableWriter<Out> {
 
 fn write_border(out: &mut impl Write, widths: &[usize]) -> Result<()> {
     for width in widths {
-        write!(out, "+{:-<1$}", "", width + 2)?;
+        write!(out, "+")?;
+        repeat(out, b'-', width + 2)?;
     }
     Ok(writeln!(out, "+")?)
+}
+
+/// Writes a byte as often as is asked; formatting has no widths beyond 65,535.
+fn repeat(out: &mut impl Write, byte: u8, mut count: usize) -> Result<()> {
+    let line = [byte; 256];
+    while count > 0 {
+        let written = count.min(line.len());
+        out.write_all(&line[..written])?;
+        count -= written;
+    }
+    Ok(())
 }
 
 /// A row is as high as its highest cell.
@@ -146,7 +158,8 @@ fn write_row(out: &mut impl Write, widths: &[usize], cells: &[String]) -> Result
     for _ in 0..height {
         for (lines, width) in lines.iter_mut().zip(widths) {
             let text = lines.next().unwrap_or("");
-            write!(out, "| {text}{:1$} ", "", width.saturating_sub(text.width()))?;
+            write!(out, "| {text}")?;
+            repeat(out, b' ', width.saturating_sub(text.width()) + 1)?;
         }
         writeln!(out, "|")?;
     }
@@ -220,6 +233,15 @@ mod tests {
     fn widths_are_fixed_after_the_first_rows() {
         let text = table(&[numbers(0..1000), numbers(1000..1001), numbers(1_000_000..1_000_001)], None);
         assert!(text.contains("| 999 |\n| 1000 |\n| 1000000 |\n+-----+\n1002 rows"), "{text}");
+    }
+
+    #[test]
+    fn a_cell_may_be_wider_than_formatting_knows() {
+        for width in [65_533, 65_536, 200_000] {
+            let texts: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(width), "y".into()]));
+            let text = table(&[RecordBatch::try_from_iter([("text", texts)]).unwrap()], None);
+            assert!(text.lines().take(6).all(|line| line.len() == width + 4), "{width}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use kelpie_compile::expr::{DatePart, ExprKind, Function, Granularity, Regex, Sea
 use kelpie_compile::types::Literal;
 
 use super::expr::{ExprTranslator, align, is_zoned};
+use crate::corrections::nan::OneNan;
 use crate::types;
 
 /// The function that an implementation is, if it is one of DataFusion's own: a session may have another one of the same
@@ -28,6 +29,7 @@ fn simple(implementation: &dyn ScalarUDFImpl) -> Option<Function> {
         };
     }
     known! {
+        OneNan => Function::OneNan,
         core::coalesce::CoalesceFunc => Function::Coalesce,
         core::nullif::NullIfFunc => Function::NullIf,
         core::greatest::GreatestFunc => Function::Greatest,

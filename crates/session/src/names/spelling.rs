@@ -4,15 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::common::TableReference;
-use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     ExceptSelectItem, ExcludeSelectItem, Expr, Ident, Insert, JoinConstraint, JoinOperator, ObjectName,
     ObjectNamePart, OneOrManyWithParens, Query, RenameSelectItem, Select, SelectItem, SetExpr,
-    Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, VisitorMut,
     WildcardAdditionalOptions,
 };
 
 use super::Tables;
+use crate::syntax::{normal, visit};
 
 /// What a name before a dot stands for, and its columns where it is one table in all of the statement.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ pub(super) struct Relations(HashMap<String, Option<Vec<String>>>);
 impl Relations {
     pub fn of(statement: &Statement, tables: &Tables) -> Relations {
         let mut found = Found { tables, relations: Relations::default() };
-        visit(&mut statement.clone(), &mut found);
+        let _ = visit(&mut statement.clone(), &mut found);
         found.relations
     }
 
@@ -48,7 +49,7 @@ pub(super) struct Spelling {
 impl Spelling {
     pub fn of(statement: &Statement, relations: Relations) -> Spelling {
         let mut quoted = Quoted::default();
-        visit(&mut statement.clone(), &mut Idents(&mut quoted));
+        let _ = visit(&mut statement.clone(), &mut Idents(&mut quoted));
         let aliases = own_aliases(statement);
         Spelling { relations, columns: HashMap::new(), aliases, quoted: quoted.0 }
     }
@@ -67,18 +68,13 @@ impl Spelling {
 
     /// Writes the names of a statement.
     pub fn apply(&self, statement: &mut Statement) {
-        visit(statement, &mut Idents(&mut &*self));
+        let _ = visit(statement, &mut Idents(&mut &*self));
     }
 }
 
 /// A name without quotes as SQL takes it.
 fn folded(ident: &Ident) -> Option<String> {
     ident.quote_style.is_none().then(|| ident.value.to_ascii_lowercase())
-}
-
-/// A name as the planner sees it.
-fn normal(ident: &Ident) -> String {
-    folded(ident).unwrap_or_else(|| ident.value.clone())
 }
 
 /// Takes the names of columns one after the other.
@@ -216,19 +212,6 @@ fn own_aliases(statement: &Statement) -> HashSet<String> {
     aliases.collect()
 }
 
-/// Visits the parts of a statement that name columns.
-fn visit<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) {
-    let _ = match statement {
-        Statement::Statement(statement) => statement.as_mut().visit(visitor),
-        Statement::Explain(explain) => return visit(&mut explain.statement, visitor),
-        Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(visitor),
-            CopyToSource::Relation(_) => return,
-        },
-        Statement::CreateExternalTable(_) | Statement::Reset(_) => return,
-    };
-}
-
 /// Brings every name of a column, and every name that is given to one, to whoever takes them.
 struct Idents<'a, N>(&'a mut N);
 
@@ -278,7 +261,8 @@ impl<N: EachName> Idents<'_, N> {
     }
 }
 
-fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+/// The condition of a join.
+pub(crate) fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
     match operator {
         JoinOperator::Join(constraint)
         | JoinOperator::Inner(constraint)

@@ -1,0 +1,91 @@
+//! Clauses that have another form which DataFusion plans: `FROM t` alone, ORDER BY ALL, FETCH FIRST, GROUP BY … WITH ROLLUP, and lists of
+//! grouping sets with the parentheses left out.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Fetch, GroupByExpr, GroupByWithModifier, LimitClause, OrderBy, OrderByKind, Query, Select,
+    SelectFlavor, SelectItem, Value, VisitorMut, WildcardAdditionalOptions,
+};
+
+use crate::syntax::visit;
+
+/// Writes such clauses in the form that is planned.
+pub(super) fn write_out(statement: &mut Statement) {
+    let _ = visit(statement, &mut Clauses);
+}
+
+struct Clauses;
+
+impl VisitorMut for Clauses {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Some(order) = &mut query.order_by {
+            order_by_all(order);
+        }
+        fetch(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
+            select.flavor = SelectFlavor::FromFirst;
+            select.projection.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));
+        }
+        if let GroupByExpr::Expressions(keys, modifiers) = &mut select.group_by {
+            without_parentheses(keys);
+            match modifiers.as_slice() {
+                [GroupByWithModifier::Rollup] => *keys = vec![Expr::Rollup(sets_of(keys))],
+                [GroupByWithModifier::Cube] => *keys = vec![Expr::Cube(sets_of(keys))],
+                _ => return ControlFlow::Continue(()),
+            }
+            modifiers.clear();
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// `GROUP BY (a, b)` groups by `a` and `b`, not by a struct of them.
+fn without_parentheses(keys: &mut Vec<Expr>) {
+    if keys.iter().any(|key| matches!(key, Expr::Tuple(_) | Expr::Nested(_))) {
+        let flat = std::mem::take(keys).into_iter().flat_map(|key| match key {
+            Expr::Tuple(keys) => keys,
+            Expr::Nested(key) => vec![*key],
+            key => vec![key],
+        });
+        *keys = flat.collect();
+    }
+}
+
+fn sets_of(keys: &mut Vec<Expr>) -> Vec<Vec<Expr>> {
+    std::mem::take(keys).into_iter().map(|key| vec![key]).collect()
+}
+
+/// `ALL` cannot be the name of a column without quotes.
+fn order_by_all(order: &mut OrderBy) {
+    let OrderByKind::Expressions(keys) = &order.kind else { return };
+    let [key] = keys.as_slice() else { return };
+    if let Expr::Identifier(name) = &key.expr
+        && name.quote_style.is_none()
+        && name.value.eq_ignore_ascii_case("all")
+    {
+        order.kind = OrderByKind::All(key.options);
+    }
+}
+
+/// FETCH FIRST n ROWS ONLY is LIMIT n.
+fn fetch(query: &mut Query) {
+    let Some(fetch) = query.fetch.take_if(|fetch| !fetch.with_ties && !fetch.percent) else { return };
+    let rows = fetch.quantity.unwrap_or_else(|| Expr::value(Value::Number("1".into(), false)));
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause =
+                Some(LimitClause::LimitOffset { limit: Some(rows), offset: None, limit_by: vec![] });
+        }
+        Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = Some(rows),
+        // Both: DataFusion refuses it.
+        Some(_) => query.fetch = Some(Fetch { quantity: Some(rows), ..fetch }),
+    }
+}

@@ -1,0 +1,218 @@
+//! What the parser takes and DataFusion then forgets: an error that names it.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::plan_datafusion_err;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    ColumnDef, ColumnOption, CreateTable, Expr, GroupByExpr, JoinOperator, OrderBy, OrderByKind, Query,
+    Select, SelectItem, Statement as SqlStatement, TableAlias, TableConstraint, TableFactor, TableWithJoins,
+    VisitorMut, WildcardAdditionalOptions,
+};
+
+use crate::syntax::visit;
+
+/// An error where a statement has what would be without effect.
+pub(super) fn refuse(statement: &mut Statement) -> Result<()> {
+    if let Statement::CreateExternalTable(table) = statement {
+        table_options(&table.columns, &table.constraints)?;
+    }
+    match visit(statement, &mut Refused) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// A word that begins a join which is not there: the parser takes it for the alias of the table before.
+const POSITIONAL: &str = "positional";
+
+struct Refused;
+
+type Flow = ControlFlow<DataFusionError>;
+
+fn no_effect(what: impl std::fmt::Display) -> DataFusionError {
+    plan_datafusion_err!("{what} is not supported: it would have no effect")
+}
+
+/// An error of the first of these that is there.
+fn none_of(parts: &[(bool, &str)]) -> Flow {
+    match parts.iter().find(|(is_there, _)| *is_there) {
+        Some((_, what)) => ControlFlow::Break(no_effect(what)),
+        None => ControlFlow::Continue(()),
+    }
+}
+
+impl VisitorMut for Refused {
+    type Break = DataFusionError;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        let has_ties = query.fetch.as_ref().is_some_and(|fetch| fetch.with_ties);
+        let has_percent = query.fetch.as_ref().is_some_and(|fetch| fetch.percent);
+        none_of(&[
+            (!query.locks.is_empty(), "FOR UPDATE or FOR SHARE"),
+            (query.for_clause.is_some(), "FOR XML, JSON or BROWSE"),
+            (query.settings.is_some(), "SETTINGS"),
+            (query.format_clause.is_some(), "FORMAT"),
+            (has_ties, "FETCH … WITH TIES"),
+            (has_percent, "FETCH … PERCENT"),
+        ])?;
+        query.order_by.as_ref().map_or(ControlFlow::Continue(()), order_by)
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        none_of(&[
+            (select.prewhere.is_some(), "PREWHERE"),
+            (!select.connect_by.is_empty(), "CONNECT BY"),
+            (!select.distribute_by.is_empty(), "DISTRIBUTE BY"),
+            (select.value_table_mode.is_some(), "SELECT AS VALUE or STRUCT"),
+            (select.select_modifiers.is_some(), "a modifier of SELECT"),
+            (select.exclude.is_some(), "EXCLUDE after the list of SELECT"),
+            (has_modifiers(&select.group_by), "a modifier of GROUP BY"),
+        ])?;
+        for item in &select.projection {
+            match item {
+                SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => {
+                    wildcard(options)?
+                }
+                SelectItem::UnnamedExpr(_)
+                | SelectItem::ExprWithAlias { .. }
+                | SelectItem::ExprWithAliases { .. } => {}
+            }
+        }
+        select.from.iter().try_for_each(joins)
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        match factor {
+            TableFactor::Table {
+                with_hints,
+                version,
+                with_ordinality,
+                partitions,
+                json_path,
+                sample,
+                index_hints,
+                ..
+            } => none_of(&[
+                (sample.is_some(), "TABLESAMPLE"),
+                (version.is_some(), "a version of a table"),
+                (*with_ordinality, "WITH ORDINALITY"),
+                (!with_hints.is_empty(), "a hint of a table"),
+                (!partitions.is_empty(), "PARTITION of a table"),
+                (json_path.is_some(), "a path behind a table"),
+                (!index_hints.is_empty(), "a hint of an index"),
+            ]),
+            TableFactor::Derived { sample, .. } => none_of(&[(sample.is_some(), "TABLESAMPLE")]),
+            TableFactor::NestedJoin { table_with_joins, .. } => joins(table_with_joins),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        match expr {
+            Expr::Collate { collation, .. } => {
+                ControlFlow::Break(no_effect(format_args!("COLLATE {collation}")))
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_statement(&mut self, statement: &mut SqlStatement) -> Flow {
+        match statement {
+            SqlStatement::CreateTable(CreateTable { columns, constraints, .. }) => {
+                table_options(columns, constraints).map_or_else(ControlFlow::Break, ControlFlow::Continue)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+fn order_by(order: &OrderBy) -> Flow {
+    let fills = match &order.kind {
+        OrderByKind::Expressions(keys) => keys.iter().any(|key| key.with_fill.is_some()),
+        OrderByKind::All(_) => false,
+    };
+    none_of(&[(order.interpolate.is_some(), "INTERPOLATE"), (fills, "WITH FILL")])
+}
+
+fn has_modifiers(group_by: &GroupByExpr) -> bool {
+    match group_by {
+        GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => !modifiers.is_empty(),
+    }
+}
+
+fn wildcard(options: &WildcardAdditionalOptions) -> Flow {
+    none_of(&[
+        (options.opt_ilike.is_some(), "* ILIKE"),
+        (options.opt_rename.is_some(), "* RENAME"),
+        (options.opt_alias.is_some(), "an alias of *"),
+    ])
+}
+
+/// `a POSITIONAL JOIN b` is read as `a AS positional JOIN b`.
+fn joins(table: &TableWithJoins) -> Flow {
+    let mut before = &table.relation;
+    for join in &table.joins {
+        if let Some(TableAlias { explicit: false, name, .. }) = alias_of(before)
+            && name.quote_style.is_none()
+            && name.value.eq_ignore_ascii_case(POSITIONAL)
+            && matches!(join.join_operator, JoinOperator::Join(_) | JoinOperator::Inner(_))
+        {
+            return ControlFlow::Break(plan_datafusion_err!("POSITIONAL JOIN is not supported"));
+        }
+        before = &join.relation;
+    }
+    ControlFlow::Continue(())
+}
+
+fn alias_of(factor: &TableFactor) -> Option<&TableAlias> {
+    match factor {
+        TableFactor::Table { alias, .. }
+        | TableFactor::Derived { alias, .. }
+        | TableFactor::NestedJoin { alias, .. }
+        | TableFactor::UNNEST { alias, .. } => alias.as_ref(),
+        _ => None,
+    }
+}
+
+/// What tables say of their columns and rows, which nobody would hold them to.
+fn table_options(columns: &[ColumnDef], constraints: &[TableConstraint]) -> Result<()> {
+    if let Some(constraint) = constraints.first() {
+        let what = match constraint {
+            TableConstraint::PrimaryKey(_) | TableConstraint::PrimaryKeyUsingIndex(_) => "PRIMARY KEY",
+            TableConstraint::Unique(_) | TableConstraint::UniqueUsingIndex(_) => "UNIQUE",
+            TableConstraint::ForeignKey(_) => "FOREIGN KEY",
+            TableConstraint::Check(_) => "CHECK",
+            TableConstraint::Index(_) | TableConstraint::FulltextOrSpatial(_) => "INDEX",
+        };
+        return Err(not_enforced(what, "the table"));
+    }
+    for column in columns {
+        for option in &column.options {
+            let what = match &option.option {
+                ColumnOption::Null
+                | ColumnOption::NotNull
+                | ColumnOption::Default(_)
+                | ColumnOption::Comment(_) => continue,
+                ColumnOption::PrimaryKey(_) => "PRIMARY KEY",
+                ColumnOption::Unique(_) => "UNIQUE",
+                ColumnOption::ForeignKey(_) => "REFERENCES",
+                ColumnOption::Check(_) => "CHECK",
+                ColumnOption::Generated { .. } | ColumnOption::Materialized(_) | ColumnOption::Alias(_) => {
+                    "GENERATED ALWAYS AS"
+                }
+                ColumnOption::Identity(_) => "IDENTITY",
+                ColumnOption::Collation(_) => "COLLATE",
+                ColumnOption::OnUpdate(_) => "ON UPDATE",
+                other => return Err(not_enforced(&other.to_string(), &column.name.value)),
+            };
+            return Err(not_enforced(what, &column.name.value));
+        }
+    }
+    Ok(())
+}
+
+fn not_enforced(what: &str, of: &str) -> DataFusionError {
+    plan_datafusion_err!("{what} of {of} is not supported: nothing would enforce it, so leave it out")
+}

@@ -1,0 +1,313 @@
+//! The rows of a subquery for each row around it, as one plan (Neumann and Kemper, "Unnesting Arbitrary Queries", BTW 2015): the distinct
+//! values that the subquery refers to are joined with its innermost rows, and every operator above works for each of them.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, NullEquality, ScalarValue};
+use datafusion::error::Result;
+use datafusion::functions_window::row_number::row_number_udwf;
+use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction};
+use datafusion::logical_expr::{
+    Aggregate, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Join, JoinType, Limit, LogicalPlan,
+    LogicalPlanBuilder, SkipType, Union, Window, WindowFunctionDefinition, lit, when,
+};
+
+use super::plain::is_correlated;
+
+/// The distinct values of the columns around a subquery that it refers to.
+#[derive(Debug)]
+pub(super) struct OuterValues {
+    /// The rows that have them.
+    rows: Arc<LogicalPlan>,
+    /// What they are called there.
+    columns: Vec<Column>,
+    /// What the columns of the values are qualified with.
+    pub qualifier: String,
+}
+
+impl OuterValues {
+    /// The values that a subquery refers to of rows around it; nothing where what it refers to lies further out or deeper within.
+    pub fn of(
+        rows: &Arc<LogicalPlan>,
+        subquery: &LogicalPlan,
+        qualifier: String,
+    ) -> Result<Option<OuterValues>> {
+        let mut columns: Vec<Column> = Vec::new();
+        let mut is_known = true;
+        subquery.apply(|node| {
+            let schema = rows.schema();
+            node.apply_expressions(|expr| {
+                expr.apply(|expr| {
+                    match expr {
+                        Expr::OuterReferenceColumn(_, column) if schema.has_column(column) => {
+                            if !columns.contains(column) {
+                                columns.push(column.clone());
+                            }
+                        }
+                        Expr::OuterReferenceColumn(..) => is_known = false,
+                        expr => is_known &= !reaches_out(expr, node),
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })
+        })?;
+        let rows = Arc::clone(rows);
+        Ok(is_known.then_some(OuterValues { rows, columns, qualifier }))
+    }
+
+    /// What the columns are called in the rows around the subquery.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// A value's column, in the plan of the subquery.
+    pub fn value(&self, place: usize) -> Column {
+        value_of(&self.qualifier, place)
+    }
+
+    fn values(&self) -> impl Iterator<Item = Expr> {
+        (0..self.columns.len()).map(|place| Expr::Column(self.value(place)))
+    }
+
+    fn plan(&self, qualifier: &str) -> Result<LogicalPlan> {
+        let columns = self.columns.iter().enumerate();
+        let columns = columns.map(|(place, column)| {
+            let value = value_of(qualifier, place);
+            Expr::Column(column.clone()).alias_qualified(value.relation, value.name)
+        });
+        LogicalPlanBuilder::new_from_arc(Arc::clone(&self.rows)).project(columns)?.distinct()?.build()
+    }
+
+    /// An expression of the subquery that refers to the values instead of the rows around it.
+    fn inside(&self, expr: Expr) -> Result<Expr> {
+        let inside = expr.transform(|expr| match &expr {
+            Expr::OuterReferenceColumn(_, column) => {
+                match self.columns.iter().position(|known| known == column) {
+                    Some(place) => Ok(Transformed::yes(Expr::Column(self.value(place)))),
+                    None => Ok(Transformed::no(expr)),
+                }
+            }
+            _ => Ok(Transformed::no(expr)),
+        })?;
+        Ok(inside.data)
+    }
+
+    /// The same, under the name that it had.
+    fn inside_as_before(&self, expr: &Expr) -> Result<Expr> {
+        let inside = self.inside(expr.clone())?;
+        let (qualifier, name) = expr.qualified_name();
+        Ok(if inside == *expr { inside } else { inside.alias_qualified(qualifier, name) })
+    }
+
+    /// The rows of a plan within the subquery for each of the values, which come along as columns of their own; nothing where that
+    /// cannot be said here.
+    pub fn rows_of(&self, plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+        if !is_correlated(plan)? {
+            let values = LogicalPlanBuilder::from(self.plan(&self.qualifier)?);
+            return values.cross_join(plan.clone())?.build().map(Some);
+        }
+        match plan {
+            LogicalPlan::Filter(filter) => {
+                let Some(input) = self.rows_of(&filter.input)? else { return Ok(None) };
+                let condition = self.inside(filter.predicate.clone())?;
+                LogicalPlanBuilder::from(input).filter(condition)?.build().map(Some)
+            }
+            LogicalPlan::Projection(projection) => {
+                let Some(input) = self.rows_of(&projection.input)? else { return Ok(None) };
+                let columns = projection.expr.iter().map(|expr| self.inside_as_before(expr));
+                let columns: Vec<Expr> = columns.chain(self.values().map(Ok)).collect::<Result<_>>()?;
+                LogicalPlanBuilder::from(input).project(columns)?.build().map(Some)
+            }
+            LogicalPlan::SubqueryAlias(alias) => {
+                let Some(input) = self.rows_of(&alias.input)? else { return Ok(None) };
+                let columns = alias.input.schema().columns().into_iter().zip(alias.schema.columns());
+                let columns = columns
+                    .map(|(inner, outer)| Expr::Column(inner).alias_qualified(outer.relation, outer.name))
+                    .chain(self.values());
+                LogicalPlanBuilder::from(input).project(columns)?.build().map(Some)
+            }
+            LogicalPlan::Distinct(Distinct::All(input)) => {
+                let Some(input) = self.rows_of(input)? else { return Ok(None) };
+                LogicalPlanBuilder::from(input).distinct()?.build().map(Some)
+            }
+            // Nobody sees the order of a subquery's rows; where it decides which rows there are, it is looked at with the limit.
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => self.rows_of(&sort.input),
+            LogicalPlan::Limit(limit) => self.limited(limit),
+            LogicalPlan::Aggregate(aggregate) => self.aggregated(aggregate),
+            LogicalPlan::Join(join) => self.joined(join),
+            LogicalPlan::Window(window) => self.windowed(window),
+            LogicalPlan::Union(union) => self.united(union),
+            _ => Ok(None),
+        }
+    }
+
+    /// The first rows for each of the values.
+    fn limited(&self, limit: &Limit) -> Result<Option<LogicalPlan>> {
+        let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
+            (limit.get_skip_type()?, limit.get_fetch_type()?)
+        else {
+            return Ok(None);
+        };
+        let (order, base): (Vec<SortExpr>, &LogicalPlan) = match limit.input.as_ref() {
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => (sort.expr.clone(), &sort.input),
+            plan => (Vec::new(), plan),
+        };
+        let Some(input) = self.rows_of(base)? else { return Ok(None) };
+        let order = order.into_iter().map(|key| Ok(SortExpr { expr: self.inside(key.expr)?, ..key }));
+        let function = WindowFunctionDefinition::WindowUDF(row_number_udwf());
+        let number = Expr::from(WindowFunction::new(function, vec![]))
+            .partition_by(self.values().collect())
+            .order_by(order.collect::<Result<_>>()?)
+            .build()?;
+        let place = Expr::Column(Column::new_unqualified(number.schema_name().to_string()));
+        let columns: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut condition = place.clone().gt(lit(skip as u64));
+        if let Some(fetch) = fetch {
+            condition = condition.and(place.lt_eq(lit(skip.saturating_add(fetch) as u64)));
+        }
+        LogicalPlanBuilder::from(input)
+            .window([number])?
+            .filter(condition)?
+            .project(columns)?
+            .build()
+            .map(Some)
+    }
+
+    fn aggregated(&self, aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
+        if matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]) {
+            return Ok(None);
+        }
+        let Some(input) = self.rows_of(&aggregate.input)? else { return Ok(None) };
+        let keys = aggregate.group_expr.iter().map(|expr| self.inside_as_before(expr));
+        let keys: Vec<Expr> = keys.chain(self.values().map(Ok)).collect::<Result<_>>()?;
+        let calls = aggregate.aggr_expr.iter().map(|expr| self.inside_as_before(expr));
+        let calls: Vec<Expr> = calls.collect::<Result<_>>()?;
+        let grouped = LogicalPlanBuilder::from(input).aggregate(keys, calls)?.build()?;
+        match aggregate.group_expr.is_empty() {
+            true => self.with_empty_ones(aggregate, grouped).map(Some),
+            false => Ok(Some(grouped)),
+        }
+    }
+
+    /// An aggregate without keys has a row for every value, also for one without rows.
+    fn with_empty_ones(&self, aggregate: &Aggregate, grouped: LogicalPlan) -> Result<LogicalPlan> {
+        let all = format!("{}_all", self.qualifier);
+        let keys: (Vec<Column>, Vec<Column>) =
+            (0..self.columns.len()).map(|place| (value_of(&all, place), self.value(place))).unzip();
+        let joined = LogicalPlanBuilder::from(self.plan(&all)?).join_detailed(
+            grouped,
+            JoinType::Left,
+            keys,
+            None,
+            NullEquality::NullEqualsNull,
+        )?;
+        let calls = aggregate.aggr_expr.iter().map(|call| {
+            let (qualifier, name) = call.qualified_name();
+            let value = Expr::Column(Column::new(qualifier.clone(), name.clone()));
+            Ok(match value_of_nothing(call, aggregate.input.schema())? {
+                nothing if nothing.is_null() => value,
+                nothing => when(value.clone().is_null(), lit(nothing)).otherwise(value)?,
+            }
+            .alias_qualified(qualifier, name))
+        });
+        let calls = calls.collect::<Result<Vec<Expr>>>()?;
+        let values = (0..self.columns.len()).map(|place| {
+            let value = self.value(place);
+            Expr::Column(value_of(&all, place)).alias_qualified(value.relation, value.name)
+        });
+        joined.project(calls.into_iter().chain(values))?.build()
+    }
+
+    /// A join of which one side, or the condition, refers to the values.
+    fn joined(&self, join: &Join) -> Result<Option<LogicalPlan>> {
+        let (left, right) = (is_correlated(&join.left)?, is_correlated(&join.right)?);
+        let (left, right) = match (left, right, join.join_type) {
+            (_, false, JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti) => {
+                let Some(left) = self.rows_of(&join.left)? else { return Ok(None) };
+                (Arc::new(left), Arc::clone(&join.right))
+            }
+            (false, true, JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti) => {
+                let Some(right) = self.rows_of(&join.right)? else { return Ok(None) };
+                (Arc::clone(&join.left), Arc::new(right))
+            }
+            _ => return Ok(None),
+        };
+        let on = join.on.iter().map(|(a, b)| Ok((self.inside(a.clone())?, self.inside(b.clone())?)));
+        let on = on.collect::<Result<Vec<_>>>()?;
+        let filter = join.filter.clone().map(|filter| self.inside(filter)).transpose()?;
+        let (kind, constraint) = (join.join_type, join.join_constraint);
+        let joined =
+            Join::try_new(left, right, on, filter, kind, constraint, join.null_equality, join.null_aware)?;
+        Ok(Some(LogicalPlan::Join(joined)))
+    }
+
+    fn windowed(&self, window: &Window) -> Result<Option<LogicalPlan>> {
+        let Some(input) = self.rows_of(&window.input)? else { return Ok(None) };
+        let mut columns: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut calls = Vec::new();
+        for call in &window.window_expr {
+            let (qualifier, name) = call.qualified_name();
+            let Expr::WindowFunction(mut function) = self.inside(call.clone().unalias())? else {
+                return Ok(None);
+            };
+            function.params.partition_by.extend(self.values());
+            let call = Expr::WindowFunction(function);
+            let place = Column::new_unqualified(call.schema_name().to_string());
+            columns.push(Expr::Column(place).alias_qualified(qualifier, name));
+            calls.push(call);
+        }
+        LogicalPlanBuilder::from(input).window(calls)?.project(columns)?.build().map(Some)
+    }
+
+    fn united(&self, union: &Union) -> Result<Option<LogicalPlan>> {
+        let mut all: Option<LogicalPlanBuilder> = None;
+        for input in &union.inputs {
+            let Some(rows) = self.rows_of(input)? else { return Ok(None) };
+            let columns = input.schema().columns().into_iter().map(Expr::Column).chain(self.values());
+            let rows = LogicalPlanBuilder::from(rows).project(columns)?;
+            all = Some(match all {
+                None => rows,
+                Some(before) => before.union(rows.build()?)?,
+            });
+        }
+        let Some(all) = all else { return Ok(None) };
+        let names = union.schema.columns().into_iter();
+        let names = names.chain((0..self.columns.len()).map(|place| self.value(place)));
+        let columns = all.schema().columns().into_iter().zip(names);
+        let columns: Vec<Expr> = columns
+            .map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name))
+            .collect();
+        all.project(columns)?.build().map(Some)
+    }
+}
+
+fn value_of(qualifier: &str, place: usize) -> Column {
+    Column::new(Some(qualifier.to_string()), format!("v{place}"))
+}
+
+/// Whether a subquery within an expression of a plan refers to what is not in that plan's rows.
+fn reaches_out(expr: &Expr, plan: &LogicalPlan) -> bool {
+    let subquery = match expr {
+        Expr::ScalarSubquery(subquery) => subquery,
+        Expr::Exists(exists) => &exists.subquery,
+        Expr::InSubquery(within) => &within.subquery,
+        Expr::SetComparison(comparison) => &comparison.subquery,
+        _ => return false,
+    };
+    subquery.outer_ref_columns.iter().any(|expr| match expr {
+        Expr::OuterReferenceColumn(_, column) => {
+            !plan.inputs().iter().any(|input| input.schema().has_column(column))
+        }
+        _ => true,
+    })
+}
+
+/// What an aggregate gives for no rows.
+fn value_of_nothing(call: &Expr, schema: &DFSchema) -> Result<ScalarValue> {
+    let data_type = call.get_type(schema)?;
+    match call.clone().unalias() {
+        Expr::AggregateFunction(function) => function.func.default_value(&data_type),
+        _ => ScalarValue::try_from(&data_type),
+    }
+}

@@ -1,0 +1,396 @@
+//! Subqueries wherever they stand, with SQL's three values of truth.
+//!
+//! DataFusion makes joins of EXISTS and IN that are conditions of a WHERE, and of scalar subqueries that compare columns for equality. What
+//! it takes otherwise is wrong or fails: EXISTS over an aggregate, which always has a row; HAVING within a subquery; IN as a value, which
+//! is NULL where it cannot be told; subqueries that compare by `<`. Here each of these becomes a column of a join with the rows around it,
+//! before DataFusion looks at it.
+
+mod dependent;
+mod plain;
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, ExprSchema, NullEquality, ScalarValue};
+use datafusion::error::Result;
+use datafusion::functions_aggregate::expr_fn::{count, max, min};
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, not,
+    when,
+};
+use datafusion::optimizer::AnalyzerRule;
+use kelpie_datafusion::KelpieOptions;
+
+use super::has_expr;
+use dependent::OuterValues;
+use plain::{is_correlated, is_grouped_by_equal_columns, is_pulled_up};
+
+/// Makes columns of joins of the subqueries that DataFusion does not make joins of itself, or not rightly.
+#[derive(Debug)]
+pub(crate) struct SubqueryValues;
+
+impl AnalyzerRule for SubqueryValues {
+    fn name(&self) -> &str {
+        "kelpie_subquery_values"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        if !KelpieOptions::of(config).corrections || !has_expr(&plan, is_subquery)? {
+            return Ok(plan);
+        }
+        let mut made = 0;
+        let rewritten = plan.transform_up_with_subqueries(|node| rewritten(node, &mut made))?;
+        Ok(rewritten.data)
+    }
+}
+
+fn is_subquery(expr: &Expr) -> bool {
+    matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_))
+}
+
+/// Where a subquery stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It is a condition that rows must fulfil.
+    Condition,
+    /// It is part of one, where NULL is as good as FALSE.
+    PartOfCondition,
+    /// Its value is asked for.
+    Value,
+}
+
+fn rewritten(node: LogicalPlan, made: &mut usize) -> Result<Transformed<LogicalPlan>> {
+    let mut has_any = false;
+    node.apply_expressions(|expr| {
+        has_any |= expr.exists(|expr| Ok(is_subquery(expr)))?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if !has_any {
+        return Ok(Transformed::no(node));
+    }
+    let names = NamePreserver::new(&node);
+    match node {
+        LogicalPlan::Filter(filter) => {
+            let mut around = Around::new(&filter.input, made);
+            let conditions = split_conjunction_owned(filter.predicate.clone()).into_iter();
+            let conditions = conditions.map(|condition| around.replace(condition, Place::Condition));
+            let conditions = conditions.collect::<Result<Vec<_>>>()?;
+            if !around.changed {
+                return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+            }
+            let columns = filter.input.schema().columns().into_iter().map(Expr::Column);
+            let condition = conjunction(conditions).unwrap_or_else(|| lit(true));
+            let plan =
+                LogicalPlanBuilder::new_from_arc(around.rows).filter(condition)?.project(columns)?.build()?;
+            Ok(Transformed::yes(plan))
+        }
+        LogicalPlan::Projection(projection) => {
+            let mut around = Around::new(&projection.input, made);
+            let columns = around.replace_all(&projection.expr, &names)?;
+            if !around.changed {
+                return Ok(Transformed::no(LogicalPlan::Projection(projection)));
+            }
+            LogicalPlanBuilder::new_from_arc(around.rows).project(columns)?.build().map(Transformed::yes)
+        }
+        LogicalPlan::Aggregate(aggregate) => {
+            let mut around = Around::new(&aggregate.input, made);
+            let keys = around.replace_all(&aggregate.group_expr, &names)?;
+            let calls = around.replace_all(&aggregate.aggr_expr, &names)?;
+            if !around.changed {
+                return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+            }
+            LogicalPlanBuilder::new_from_arc(around.rows)
+                .aggregate(keys, calls)?
+                .build()
+                .map(Transformed::yes)
+        }
+        LogicalPlan::Sort(mut sort) => {
+            let mut around = Around::new(&sort.input, made);
+            for key in &mut sort.expr {
+                key.expr = around.replace(std::mem::take(&mut key.expr), Place::Value)?;
+            }
+            if !around.changed {
+                return Ok(Transformed::no(LogicalPlan::Sort(sort)));
+            }
+            let columns = sort.input.schema().columns().into_iter().map(Expr::Column);
+            let sorted =
+                LogicalPlanBuilder::new_from_arc(around.rows).sort_with_limit(sort.expr, sort.fetch)?;
+            sorted.project(columns)?.build().map(Transformed::yes)
+        }
+        node => Ok(Transformed::no(node)),
+    }
+}
+
+/// The rows around subqueries, with a column for each of these.
+struct Around<'a> {
+    rows: Arc<LogicalPlan>,
+    /// Subqueries that have become columns, of the whole statement.
+    made: &'a mut usize,
+    changed: bool,
+}
+
+impl<'a> Around<'a> {
+    fn new(rows: &Arc<LogicalPlan>, made: &'a mut usize) -> Around<'a> {
+        Around { rows: Arc::clone(rows), made, changed: false }
+    }
+
+    fn replace_all(&mut self, exprs: &[Expr], names: &NamePreserver) -> Result<Vec<Expr>> {
+        let replaced = exprs.iter().map(|expr| {
+            let name = names.save(expr);
+            Ok(name.restore(self.replace(expr.clone(), Place::Value)?))
+        });
+        replaced.collect()
+    }
+
+    /// An expression with columns in place of the subqueries that are made columns of.
+    fn replace(&mut self, expr: Expr, place: Place) -> Result<Expr> {
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right })
+                if place != Place::Value =>
+            {
+                let left = self.replace(*left, Place::PartOfCondition)?;
+                let right = self.replace(*right, Place::PartOfCondition)?;
+                Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
+            }
+            Expr::Not(inner) if place == Place::Condition => match *inner {
+                Expr::Exists(exists) => {
+                    self.replace(Expr::Exists(Exists { negated: !exists.negated, ..exists }), place)
+                }
+                Expr::InSubquery(within) => {
+                    self.replace(Expr::InSubquery(InSubquery { negated: !within.negated, ..within }), place)
+                }
+                inner => Ok(not(self.replace(inner, Place::Value)?)),
+            },
+            Expr::Exists(exists) => {
+                if place != Place::Value && is_pulled_up(&exists.subquery.subquery)? {
+                    return Ok(Expr::Exists(exists));
+                }
+                match self.exists(&exists.subquery.subquery)? {
+                    Some(value) => Ok(if exists.negated { not(value) } else { value }),
+                    None => Ok(Expr::Exists(exists)),
+                }
+            }
+            Expr::InSubquery(within) => {
+                let expr = Box::new(self.replace(*within.expr, Place::Value)?);
+                self.within(InSubquery { expr, ..within }, place)
+            }
+            Expr::SetComparison(comparison) => {
+                let expr = Box::new(self.replace(*comparison.expr, Place::Value)?);
+                self.compared(SetComparison { expr, ..comparison }, place)
+            }
+            Expr::ScalarSubquery(subquery) => {
+                let plan = &subquery.subquery;
+                if !is_correlated(plan)? || is_grouped_by_equal_columns(plan)? {
+                    return Ok(Expr::ScalarSubquery(subquery));
+                }
+                Ok(self.scalar(plan)?.unwrap_or(Expr::ScalarSubquery(subquery)))
+            }
+            expr => {
+                let replaced =
+                    expr.map_children(|child| self.replace(child, Place::Value).map(Transformed::yes))?;
+                Ok(replaced.data)
+            }
+        }
+    }
+
+    fn qualifier(&mut self, what: &str) -> String {
+        self.changed = true;
+        *self.made += 1;
+        format!("__kelpie_{what}_{}", self.made)
+    }
+
+    /// Whether a subquery has rows, where that can be a column.
+    fn exists(&mut self, plan: &LogicalPlan) -> Result<Option<Expr>> {
+        let plan = without_limit(plan)?;
+        if !is_correlated(plan)? {
+            self.changed = true;
+            let rows = LogicalPlanBuilder::from(plan.clone()).limit(0, Some(1))?;
+            let rows = rows.aggregate(Vec::<Expr>::new(), [count(lit(1_i64)).alias("rows")])?;
+            let rows = rows.project([Expr::Column(Column::new_unqualified("rows")).gt(lit(0_i64))])?;
+            return Ok(Some(scalar_subquery(rows.build()?)));
+        }
+        let inner = self.qualifier("outer");
+        let Some(values) = OuterValues::of(&self.rows, plan, inner)? else { return Ok(None) };
+        let Some(rows) = values.rows_of(plan)? else { return Ok(None) };
+        let keys = (0..values.columns().len()).map(|place| Expr::Column(values.value(place)));
+        let rows = LogicalPlanBuilder::from(rows).project(keys)?.distinct()?.build()?;
+        let found = self.qualifier("exists");
+        self.join(&values, rows, &found, lit(true))?;
+        Ok(Some(Expr::Column(Column::new(Some(found), VALUE)).is_not_null()))
+    }
+
+    /// The value of a subquery that has at most one row, where that can be a column.
+    fn scalar(&mut self, plan: &LogicalPlan) -> Result<Option<Expr>> {
+        // DataFusion says it of any other.
+        if plan.max_rows() != Some(1) {
+            return Ok(None);
+        }
+        let inner = self.qualifier("outer");
+        let Some(values) = OuterValues::of(&self.rows, plan, inner)? else { return Ok(None) };
+        let Some(rows) = values.rows_of(plan)? else { return Ok(None) };
+        let (Some(column), found) = (plan.schema().columns().into_iter().next(), self.qualifier("scalar"))
+        else {
+            return Ok(None);
+        };
+        self.join(&values, rows, &found, Expr::Column(column))?;
+        Ok(Some(Expr::Column(Column::new(Some(found), VALUE))))
+    }
+
+    /// Joins rows of the values that a subquery refers to, at most one of each, with the rows around it.
+    fn join(&mut self, values: &OuterValues, rows: LogicalPlan, qualifier: &str, value: Expr) -> Result<()> {
+        let keys = (0..values.columns().len()).map(|place| {
+            Expr::Column(values.value(place)).alias_qualified(Some(qualifier), format!("v{place}"))
+        });
+        let columns = keys.chain([value.alias_qualified(Some(qualifier), VALUE)]);
+        let rows = LogicalPlanBuilder::from(rows).project(columns)?.build()?;
+        let found =
+            (0..values.columns().len()).map(|place| Column::new(Some(qualifier), format!("v{place}")));
+        let joined = LogicalPlanBuilder::new_from_arc(Arc::clone(&self.rows)).join_detailed(
+            rows,
+            JoinType::Left,
+            (values.columns().to_vec(), found.collect()),
+            None,
+            NullEquality::NullEqualsNull,
+        )?;
+        self.rows = Arc::new(joined.build()?);
+        Ok(())
+    }
+
+    /// `x IN (…)`: TRUE where a row equals x, else NULL where one might, as x or the row is NULL.
+    fn within(&mut self, within: InSubquery, place: Place) -> Result<Expr> {
+        let plan = &within.subquery.subquery;
+        let Some(column) = plan.schema().columns().into_iter().next() else {
+            return Ok(Expr::InSubquery(within));
+        };
+        let column = Expr::Column(column);
+        let x_may_be_null = within.expr.nullable(self.rows.schema())?;
+        let row_may_be_null = column.nullable(plan.schema())?;
+        let is_plain = match place {
+            Place::Condition if within.negated => {
+                !is_correlated(plan)? || is_pulled_up(plan)? && !x_may_be_null && !row_may_be_null
+            }
+            Place::Condition => is_pulled_up(plan)?,
+            Place::PartOfCondition => !within.negated && is_pulled_up(plan)?,
+            Place::Value => false,
+        };
+        if is_plain {
+            return Ok(Expr::InSubquery(within));
+        }
+        let equal = self.outer(&within.expr)?.eq(column.clone());
+        let Some(is_equal) = self.exists(&filtered(plan, equal)?)? else {
+            return Ok(Expr::InSubquery(within));
+        };
+        let null = || lit(ScalarValue::Boolean(None));
+        let mut value = when(is_equal, lit(true));
+        if x_may_be_null {
+            let Some(has_rows) = self.exists(plan)? else { return Ok(Expr::InSubquery(within)) };
+            value = value.when(within.expr.as_ref().clone().is_null().and(has_rows), null());
+        }
+        if row_may_be_null {
+            let nulls = filtered(plan, column.is_null())?;
+            let Some(has_null) = self.exists(&nulls)? else { return Ok(Expr::InSubquery(within)) };
+            value = value.when(has_null, null());
+        }
+        let value = value.otherwise(lit(false))?;
+        Ok(if within.negated { not(value) } else { value })
+    }
+
+    /// `x < ANY (…)` and `x < ALL (…)`.
+    fn compared(&mut self, comparison: SetComparison, place: Place) -> Result<Expr> {
+        let SetComparison { expr, subquery, op, quantifier } = &comparison;
+        let is_all = *quantifier == SetQuantifier::All;
+        match (op, is_all) {
+            (Operator::Eq, false) | (Operator::NotEq, true) => {
+                // DataFusion takes a column of the same name within the subquery for the one around it.
+                self.changed = true;
+                let within = InSubquery { expr: expr.clone(), subquery: subquery.clone(), negated: is_all };
+                return self.within(within, place);
+            }
+            (Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq, _)
+                if !is_correlated(&subquery.subquery)? =>
+            {
+                return self.compared_with_bound(&comparison);
+            }
+            _ => {}
+        }
+        let Some(column) = subquery.subquery.schema().columns().into_iter().next() else {
+            return Ok(Expr::SetComparison(comparison));
+        };
+        let compared = self.outer(expr)?;
+        let compared =
+            Expr::BinaryExpr(BinaryExpr::new(Box::new(compared), *op, Box::new(Expr::Column(column))));
+        let decides = if is_all { not(compared.clone()) } else { compared.clone() };
+        let decides = self.exists(&filtered(&subquery.subquery, decides)?)?;
+        let unknown = self.exists(&filtered(&subquery.subquery, compared.is_null())?)?;
+        let (Some(decides), Some(unknown)) = (decides, unknown) else {
+            return Ok(Expr::SetComparison(comparison));
+        };
+        let mut value = when(decides, lit(!is_all)).when(unknown, lit(ScalarValue::Boolean(None)));
+        value.otherwise(lit(is_all))
+    }
+
+    /// The same of rows that do not depend on the row around them: the least or greatest of them decides.
+    fn compared_with_bound(&mut self, comparison: &SetComparison) -> Result<Expr> {
+        let SetComparison { expr, subquery, op, quantifier } = comparison;
+        let is_all = *quantifier == SetQuantifier::All;
+        let found = self.qualifier("bound");
+        let Some(column) = subquery.subquery.schema().columns().into_iter().next().map(Expr::Column) else {
+            return Ok(Expr::SetComparison(comparison.clone()));
+        };
+        let is_greater = matches!(op, Operator::Gt | Operator::GtEq);
+        let bound = if is_greater == is_all { max(column.clone()) } else { min(column.clone()) };
+        let calls = [bound.alias("bound"), count(lit(1_i64)).alias("rows"), count(column).alias("values")];
+        let rows = LogicalPlanBuilder::new_from_arc(Arc::clone(&subquery.subquery));
+        let rows = rows.aggregate(Vec::<Expr>::new(), calls)?.alias(found.as_str())?.build()?;
+        self.rows =
+            Arc::new(LogicalPlanBuilder::new_from_arc(Arc::clone(&self.rows)).cross_join(rows)?.build()?);
+        let part = |name: &str| Expr::Column(Column::new(Some(found.as_str()), name));
+        let compared = Expr::BinaryExpr(BinaryExpr::new(expr.clone(), *op, Box::new(part("bound"))));
+        let is_empty = part("rows").eq(lit(0_i64));
+        let unknown = expr.as_ref().clone().is_null().or(part("values").lt(part("rows")));
+        let decides = if is_all { not(compared) } else { compared };
+        let mut value = when(is_empty, lit(is_all)).when(decides, lit(!is_all));
+        value.when(unknown, lit(ScalarValue::Boolean(None))).otherwise(lit(is_all))
+    }
+
+    /// An expression of the rows around a subquery, as the subquery refers to it.
+    fn outer(&self, expr: &Expr) -> Result<Expr> {
+        let outer = expr.clone().transform(|expr| match expr {
+            Expr::Column(column) => {
+                let field = Arc::clone(self.rows.schema().field_from_column(&column)?);
+                Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+            }
+            expr => Ok(Transformed::no(expr)),
+        })?;
+        Ok(outer.data)
+    }
+}
+
+/// What the column is called that a subquery has become.
+const VALUE: &str = "value";
+
+fn filtered(plan: &LogicalPlan, condition: Expr) -> Result<LogicalPlan> {
+    LogicalPlanBuilder::from(plan.clone()).filter(condition)?.build()
+}
+
+/// A plan without a limit that leaves at least a row of any.
+fn without_limit(plan: &LogicalPlan) -> Result<&LogicalPlan> {
+    use datafusion::logical_expr::{FetchType, SkipType};
+    match plan {
+        LogicalPlan::Limit(limit) => {
+            let leaves_one = matches!(limit.get_skip_type()?, SkipType::Literal(0))
+                && matches!(limit.get_fetch_type()?, FetchType::Literal(fetch) if fetch.is_none_or(|rows| rows > 0));
+            Ok(if leaves_one { &limit.input } else { plan })
+        }
+        plan => Ok(plan),
+    }
+}
+
+fn scalar_subquery(plan: LogicalPlan) -> Expr {
+    let (outer_ref_columns, spans) = (Vec::new(), Default::default());
+    Expr::ScalarSubquery(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans })
+}

@@ -1,0 +1,72 @@
+//! Which subqueries DataFusion turns into joins itself, and rightly.
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, JoinType, LogicalPlan, Operator};
+
+/// Whether a plan or one under it refers to a row around it.
+pub(super) fn is_correlated(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply(|node| {
+        found |= node.contains_outer_reference();
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// Whether all that refers to a row around a plan are conditions that can as well be conditions of a join with it: only what keeps
+/// rows as they are is above them.
+pub(super) fn is_pulled_up(plan: &LogicalPlan) -> Result<bool> {
+    match plan {
+        LogicalPlan::Filter(filter) => is_pulled_up(&filter.input),
+        LogicalPlan::SubqueryAlias(alias) => is_pulled_up(&alias.input),
+        LogicalPlan::Projection(projection) if !plan.contains_outer_reference() => {
+            is_pulled_up(&projection.input)
+        }
+        LogicalPlan::Join(join) if join.join_type == JoinType::Inner && !plan.contains_outer_reference() => {
+            Ok(is_pulled_up(&join.left)? && is_pulled_up(&join.right)?)
+        }
+        plan => Ok(!is_correlated(plan)?),
+    }
+}
+
+/// Whether a plan is one aggregate over rows that equal columns of a row around it, without HAVING: DataFusion groups by those columns.
+pub(super) fn is_grouped_by_equal_columns(plan: &LogicalPlan) -> Result<bool> {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => is_grouped_by_equal_columns(&alias.input),
+        LogicalPlan::Projection(projection) if !plan.contains_outer_reference() => {
+            is_grouped_by_equal_columns(&projection.input)
+        }
+        LogicalPlan::Aggregate(aggregate)
+            if aggregate.group_expr.is_empty() && !plan.contains_outer_reference() =>
+        {
+            Ok(is_pulled_up(&aggregate.input)? && only_equal_columns(&aggregate.input)?)
+        }
+        _ => Ok(false),
+    }
+}
+
+fn only_equal_columns(plan: &LogicalPlan) -> Result<bool> {
+    let mut all_equal = true;
+    plan.apply(|node| {
+        if let LogicalPlan::Filter(filter) = node {
+            let conditions = split_conjunction(&filter.predicate).into_iter();
+            all_equal &= conditions.filter(|condition| condition.contains_outer()).all(equals_a_column);
+        }
+        Ok(if all_equal { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(all_equal)
+}
+
+fn equals_a_column(condition: &Expr) -> bool {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = condition else { return false };
+    let bare = |expr: &Expr| match expr {
+        Expr::Cast(cast) => cast.expr.as_ref().clone(),
+        expr => expr.clone(),
+    };
+    matches!(
+        (bare(left), bare(right)),
+        (Expr::Column(_), Expr::OuterReferenceColumn(..)) | (Expr::OuterReferenceColumn(..), Expr::Column(_))
+    )
+}
