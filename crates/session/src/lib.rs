@@ -3,8 +3,8 @@
 //! [`install`] adds Kelpie to a session of DataFusion in one line. [`KelpieSession`] is a `SessionContext` with the rules of
 //! `kelpie-datafusion`, the options `kelpie.*` and tables of local files. Programs, bindings and servers stand on this crate.
 
-mod corrections;
 mod copies;
+mod corrections;
 mod files;
 mod float_statistics;
 mod install;

@@ -18,8 +18,8 @@ use kelpie_datafusion::parameters::{GenericQuery, marked};
 use kelpie_datafusion::recursion_guard::{Room, balance};
 use kelpie_engine::Phase;
 
-use crate::corrections::{correct, is_for_names, unique_names, without_underscores, write_out_merged_keys};
 use crate::copies::written_as_named;
+use crate::corrections::{correct, is_for_names, unique_names, without_underscores, write_out_merged_keys};
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
 use crate::plan_cache::{

@@ -3,6 +3,7 @@
 mod by_name;
 mod dialect;
 mod error;
+mod external;
 mod format;
 mod insert;
 mod local_format;
@@ -37,6 +38,7 @@ use kelpie_engine::Phase;
 
 use error::at;
 pub(crate) use error::plain;
+pub(crate) use external::infer_from_whole_rows;
 use format::{Format, KNOWN, Kind};
 pub(crate) use misfit::Misfit;
 pub(crate) use misfits::find as find_misfit;

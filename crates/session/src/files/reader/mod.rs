@@ -8,7 +8,6 @@ mod file_scan;
 mod json;
 mod json_types;
 mod json_value;
-mod rows;
 mod text;
 
 use std::collections::HashMap;
@@ -20,15 +19,15 @@ use datafusion::error::Result;
 use datafusion::object_store::local::LocalFileSystem;
 use parking_lot::Mutex;
 
-use kelpie_datafusion::{Batches, FileReader, WantedColumns};
+use kelpie_datafusion::{Batches, ByteRange, FileReader, Quoting, RowStarts, WantedColumns};
 
 use super::dialect::Dialect;
+use super::error::at;
 use super::format::{Format, Kind};
 use super::misfit::{Misfit, Scan};
 use super::options::ReadOptions;
 use file_scan::FileScan;
 pub(super) use file_scan::{Layout, Shape};
-use rows::RowStarts;
 
 /// Files whose columns are remembered.
 const REMEMBERED_FILES: usize = 100_000;
@@ -95,8 +94,11 @@ impl LocalReader {
         let (start, end) = match &file.range {
             None => (0, size),
             Some(range) => {
-                let wanted = (range.start.max(0) as u64, (range.end.max(0) as u64).min(size));
-                self.rows.between(path, &state_of(file), (size, wanted), dialect)?
+                let (start, end) = (range.start.max(0) as u64, (range.end.max(0) as u64).min(size));
+                let quoting = dialect
+                    .map(|Dialect { delimiter, quote, .. }| Quoting { delimiter: *delimiter, quote: *quote });
+                let rows = self.rows.between(path, &state_of(file), ByteRange { size, start, end }, quoting);
+                rows.map_err(|error| at(path, error))?
             }
         };
         Ok(text::Piece { start, end })
