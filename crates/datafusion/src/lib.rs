@@ -34,7 +34,9 @@ mod whole_files;
 
 pub use corrections::CorrectionsRule;
 pub use csv_ranges::CsvRanges;
-pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine};
+pub use exec::{
+    CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine, panic_text,
+};
 pub use file_version::file_version;
 pub use join_order::JoinOrderRule;
 pub use memory_identity::{MemoryIdentity, identify};

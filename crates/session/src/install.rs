@@ -21,8 +21,8 @@ use kelpie_datafusion::{
 use kelpie_engine::{Engine, Phase};
 
 use crate::corrections::{SplitOrders, SubqueryValues, VolatileOnce, keep_null_equality};
+use crate::file_facts::FileFacts;
 use crate::files::infer_from_whole_rows;
-use crate::float_statistics::keep_floats_from_statistics;
 use crate::plan_cache::{KeptPlans, Planned, Request};
 use crate::whole_writes::{WholeWrites, copy_to_device};
 
@@ -86,7 +86,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     infer_from_whole_rows(&mut builder);
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
-    keep_floats_from_statistics(rules);
+    rules.insert(0, Arc::new(FileFacts));
     keep_volatile_filters(rules);
     add_planning(rules, &engine, &runtime);
     let inner = builder.query_planner().take();

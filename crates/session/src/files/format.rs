@@ -1,7 +1,7 @@
 //! Formats of files, by the extension of their names.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -98,26 +98,4 @@ pub(super) fn begins_with_bracket(path: &Path) -> Result<bool> {
     let file = File::open(path).map_err(|error| at(path, error))?;
     file.take(LOOKED_AT).read_to_end(&mut start).map_err(|error| at(path, error))?;
     Ok(start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'['))
-}
-
-/// A damaged footer is an error that names the file; the reader of Parquet computes with its length unchecked.
-pub(super) fn check_parquet_footer(path: &Path) -> Result<()> {
-    const FOOTER_BYTES: u64 = 8;
-    const MAGIC_BYTES: u64 = 4;
-    let mut file = File::open(path).map_err(|error| at(path, error))?;
-    let bytes = file.metadata().map_err(|error| at(path, error))?.len();
-    let mut footer = [0; FOOTER_BYTES as usize];
-    if bytes >= FOOTER_BYTES + MAGIC_BYTES {
-        file.seek(SeekFrom::End(-(FOOTER_BYTES as i64))).map_err(|error| at(path, error))?;
-        file.read_exact(&mut footer).map_err(|error| at(path, error))?;
-    }
-    let [a, b, c, d, magic @ ..] = footer;
-    // `PARE` ends a file with an encrypted footer.
-    if magic != *b"PAR1" && magic != *b"PARE" {
-        return Err(at(path, "not a Parquet file, or cut off: its end is not that of one"));
-    }
-    match u64::from(u32::from_le_bytes([a, b, c, d])) + FOOTER_BYTES + MAGIC_BYTES <= bytes {
-        true => Ok(()),
-        false => Err(at(path, "a damaged Parquet file: its metadata is longer than the file")),
-    }
 }

@@ -40,7 +40,6 @@ use error::at;
 pub(crate) use error::plain;
 pub(crate) use external::infer_from_whole_rows;
 use format::{Format, KNOWN, Kind};
-pub(crate) use misfit::Misfit;
 pub(crate) use misfits::find as find_misfit;
 use options::ReadOptions;
 pub(crate) use schema::{Broken, LocalTables};

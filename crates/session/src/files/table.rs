@@ -19,13 +19,14 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::error::{at, plain};
-use super::format::{Kind, check_parquet_footer};
+use super::format::Kind;
 use super::local_format::LocalFormat;
 use super::options::ReadOptions;
 use super::reader::{Layout, LocalReader, state as state_of};
 use super::scan::{Scanned, Wanted};
 use super::source::{DataFile, Source, forget};
 use super::unite::{United, Values, unite};
+use crate::checked_files::{caught, check_arrow, check_parquet, is_panic};
 
 /// A table of files. What it reads are the files that are there when it is read, by the columns that it was made with.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ impl LocalTable {
         forget(state.runtime_env(), files);
         let Known { format, united } = match first.format.kind {
             Kind::Parquet => parquet(state, files, options).await?,
-            _ => text(first, files, options)?,
+            _ => text(first, files, options).await?,
         };
         let mut partitions = source.partitions(files);
         if matches!(source, Source::Pattern(_)) && first.format.is_text_by_place() {
@@ -107,13 +108,14 @@ impl LocalTable {
 
 /// Parquet files, which DataFusion reads.
 async fn parquet(state: &SessionState, files: &[DataFile], options: &ReadOptions) -> Result<Known> {
-    files.iter().try_for_each(|file| check_parquet_footer(&file.path))?;
+    check_parquet(files.iter().map(|file| file.path.as_path()))?;
     let Some(first) = files.first() else { return datafusion::common::internal_err!("no file") };
     let format = first.format.writer(None, options);
     let listing = ListingOptions::new(Arc::clone(&format)).with_file_extension("");
     let mut schemas = Vec::with_capacity(files.len());
     for file in files {
-        let schema = listing.infer_schema(state, &address(&file.path)?).await;
+        let address = address(&file.path)?;
+        let schema = caught(listing.infer_schema(state, &address)).await;
         // DataFusion's readers do not all name the file.
         schemas.push((file.path.as_path(), schema.map_err(|error| at(&file.path, plain(&error)))?));
     }
@@ -121,12 +123,18 @@ async fn parquet(state: &SessionState, files: &[DataFile], options: &ReadOptions
 }
 
 /// Files that Kelpie reads.
-fn text(first: &DataFile, files: &[DataFile], options: &ReadOptions) -> Result<Known> {
+async fn text(first: &DataFile, files: &[DataFile], options: &ReadOptions) -> Result<Known> {
+    if first.format.kind == Kind::Arrow {
+        check_arrow(files.iter().map(|file| file.path.as_path()))?;
+    }
     let reader = Arc::new(LocalReader::new(first.format, options.clone()));
     let mut schemas = Vec::with_capacity(files.len());
     let mut dialect = None;
     for file in files {
-        let shape = reader.shape(&file.path, &state_of(file.bytes, Some(&file.version)))?;
+        let state = state_of(file.bytes, Some(&file.version));
+        let shape = caught(async { reader.shape(&file.path, &state) }).await;
+        let shape =
+            shape.map_err(|error| if is_panic(&error) { at(&file.path, plain(&error)) } else { error })?;
         if let (None, Layout::Csv(of_first)) = (&dialect, &shape.layout) {
             dialect = Some(of_first.clone());
         }
