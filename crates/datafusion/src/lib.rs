@@ -31,6 +31,7 @@ mod translate;
 mod types;
 mod volatile_filters;
 mod whole_files;
+mod whole_rows;
 
 pub use corrections::CorrectionsRule;
 pub use csv_ranges::CsvRanges;

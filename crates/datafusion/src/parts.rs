@@ -15,7 +15,7 @@ use datafusion::datasource::physical_plan::{
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 
-use crate::csv_ranges::of_whole_rows;
+use crate::whole_rows::of_whole_rows;
 
 /// A file is not split below this many bytes a partition.
 const SMALLEST_SPLIT_BYTES: usize = 1 << 20;

@@ -30,6 +30,17 @@ pub(in crate::files) enum Layout {
     Arrow { is_stream: bool },
 }
 
+impl Layout {
+    /// Whether rows can be found from anywhere in a file.
+    pub fn has_ranges(&self) -> bool {
+        match self {
+            Layout::Csv(dialect) => dialect.is_plain(),
+            Layout::Json(layout) => layout.is_lines,
+            Layout::Arrow { is_stream } => !is_stream,
+        }
+    }
+}
+
 /// How the values of a file are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::files) struct JsonLayout {

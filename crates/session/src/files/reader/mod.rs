@@ -136,18 +136,22 @@ impl FileReader for LocalReader {
     }
 
     fn reads_ranges(&self) -> bool {
-        let cannot = |layout: &Layout| match layout {
-            Layout::Csv(dialect) => !dialect.is_plain(),
-            Layout::Json(layout) => !layout.is_lines,
-            Layout::Arrow { is_stream } => *is_stream,
-        };
         !self.format.compression.is_compressed()
-            && !self.shapes.lock().values().any(|shape| cannot(&shape.layout))
+            && self.shapes.lock().values().all(|shape| shape.layout.has_ranges())
     }
 
     fn open(&self, file: &PartitionedFile, wanted: &WantedColumns) -> Result<Batches> {
         let (path, shape) = self.shape_of(file)?;
         let scan = FileScan::new(path, shape, wanted, self.format);
+        let whole = PartitionedFile { range: None, ..file.clone() };
+        // A file that was another one when the table was made may not be read in parts: its first one is all of it.
+        let file = match &file.range {
+            Some(range) if !scan.shape.layout.has_ranges() && range.start > 0 => {
+                return Ok(Box::new(std::iter::empty()));
+            }
+            Some(_) if !scan.shape.layout.has_ranges() => &whole,
+            _ => file,
+        };
         match &scan.shape.layout {
             Layout::Csv(dialect) => {
                 let piece = self.piece(&scan.path, file, Some(dialect))?;
