@@ -305,3 +305,30 @@ async fn nested_columns_meet_by_the_names_within() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_a_folder_are_each_read_as_they_are_written() {
+    let folder = folder(&[
+        ("d/1.csv", "a;b\n1;2\n"),
+        ("d/2.csv", "b,a\n20,10\n"),
+        ("d/3.csv", "a,b\n"),
+        ("d/4.csv", ""),
+        ("j/1.json", "{\"a\": 1}\n"),
+        ("j/2.json", "[{\"a\": 10, \"b\": 2.5}]"),
+        ("j/3.json", ""),
+        ("j/4.ndjson", "[]"),
+    ]);
+    let place = folder.path().display();
+    for session in sessions() {
+        session.sql(&format!("copy (select 100 as a, 200 as b) to '{place}/d/5.csv.gz'")).await.unwrap();
+        session.sql(&format!("copy (select 100 as a) to '{place}/j/5.json.zst'")).await.unwrap();
+        assert_eq!(
+            rows(&session, &format!("select sum(a), sum(b), count(*) from '{place}/d'")).await,
+            ["111 222 3"]
+        );
+        assert_eq!(
+            rows(&session, &format!("select sum(a), sum(b), count(*) from '{place}/j'")).await,
+            ["111 2.5 3"]
+        );
+    }
+}

@@ -68,7 +68,7 @@ pub(super) struct FileScan {
 }
 
 impl FileScan {
-    pub fn new(path: PathBuf, shape: Arc<Shape>, wanted: &WantedColumns, format: Format) -> FileScan {
+    pub fn new(shape: Arc<Shape>, wanted: &WantedColumns, format: Format, path: PathBuf) -> FileScan {
         let of_table = places(&wanted.table, &shape.schema);
         let places = wanted.columns.iter().map(|column| of_table.get(*column).copied().flatten()).collect();
         let fields = wanted.columns.iter().filter_map(|column| wanted.table.fields().get(*column));
