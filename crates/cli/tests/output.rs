@@ -202,4 +202,12 @@ fn values_are_shown_as_the_session_says() {
     let later = shell(&[], b"select null as n;\nset datafusion.format.null = '-';\nset datafusion.format.types_info = true;\nselect null as n;\n").out;
     assert!(later.contains("|   |") && later.contains("| -    |") && later.contains("| Null |"), "{later}");
     assert!(kelpie(&["-c", sql]).ok().contains("| 2020-02-29 |   | 2020-02-29T12:30:00 | 01:02:03 |"));
+    for option in ["date_format", "timestamp_format", "time_format"] {
+        let failed = kelpie(&["--set", &format!("datafusion.format.{option}=%Q"), "-c", sql]);
+        assert!(
+            failed.code == Some(1) && failed.err.contains(&format!("datafusion.format.{option} = '%Q'")),
+            "{}",
+            failed.err
+        );
+    }
 }

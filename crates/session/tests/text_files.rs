@@ -91,6 +91,32 @@ async fn another_encoding_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_says_another_compression_is_named() {
+    let folder =
+        folder(&[("plain.csv.gz", "a\n1\n"), ("plain.json.zst", "{}"), ("zip.csv", "PK\u{3}\u{4}..")]);
+    let path = folder.path().display();
+    for session in sessions() {
+        session.sql(&format!("copy (select 1 as a) to '{path}/x.csv.gz'")).await.unwrap();
+        for (from, to) in
+            [("x.csv.gz", "packed.csv"), ("x.csv.gz", "packed.jsonl"), ("x.csv.gz", "packed.csv.xz")]
+        {
+            fs::copy(folder.path().join(from), folder.path().join(to)).unwrap();
+        }
+        for (file, part) in [
+            ("plain.csv.gz", "the name says gzip"),
+            ("plain.json.zst", "the name says Zstandard"),
+            ("packed.csv", "compressed by gzip"),
+            ("packed.jsonl", "compressed by gzip"),
+            ("packed.csv.xz", "compressed by gzip"),
+            ("zip.csv", "a ZIP archive"),
+        ] {
+            let text = error(&session, &format!("select * from '{path}/{file}'")).await;
+            assert!(text.contains(part) && text.contains(file), "{text}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn json_is_read_however_it_stands_in_lines() {
     let folder = folder(&[
         ("pretty.json", "{\n  \"a\": 1,\n  \"b\": {\n    \"c\": [1, 2]\n  }\n}\n{\n  \"a\": 2\n}\n"),

@@ -28,6 +28,7 @@ const OTHER_DELIMITERS: [u8; 3] = [b';', b'\t', b'|'];
 fn dialect_of(path: &Path, format: Format, options: &ReadOptions) -> Result<Dialect> {
     let csv = &options.csv;
     let chosen = (csv.delimiter != b',').then_some(csv.delimiter);
+    text::check_compression(path, format.compression)?;
     let mut start = Vec::new();
     let text = text::whole(path, format.compression)?;
     text.take(SNIFFED_BYTES as u64).read_to_end(&mut start).map_err(|error| at(path, error))?;
