@@ -268,16 +268,8 @@ fn next_line(file: &mut File, byte: u64, size: u64) -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    fn quoting() -> Dialect {
-        Dialect {
-            has_header: true,
-            delimiter: b',',
-            quote: b'"',
-            escape: None,
-            comment: None,
-            terminator: None,
-            truncated_rows: false,
-        }
+    fn quoting() -> Quoting {
+        Quoting { delimiter: b',', quote: b'"' }
     }
 
     /// Texts of all bytes that matter, each cut everywhere: the parts one after the other end as the whole does.
