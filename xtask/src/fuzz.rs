@@ -13,6 +13,8 @@ enum Generator {
     Relational,
     /// Extremes in every column, and expressions that fail as keys of everything.
     Adversarial,
+    /// Small tables, and SQL's answers by an evaluator of their own.
+    Reference,
 }
 
 /// The arguments of `fuzz`.
@@ -54,6 +56,7 @@ impl Request {
             (Generator::Relational, true) => "relational-small",
             (Generator::Adversarial, false) => "adversarial",
             (Generator::Adversarial, true) => "adversarial-small",
+            (Generator::Reference, _) => "reference",
         }
     }
 

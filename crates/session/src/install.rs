@@ -20,7 +20,7 @@ use kelpie_datafusion::{
 };
 use kelpie_engine::{Engine, Phase};
 
-use crate::corrections::{SplitOrders, SubqueryValues, VolatileOnce, keep_null_equality};
+use crate::corrections::{SplitOrders, SubqueryValues, VolatileOnce, keep_from_rules};
 use crate::file_facts::FileFacts;
 use crate::files::infer_from_whole_rows;
 use crate::plan_cache::{KeptPlans, Planned, Request};
@@ -82,8 +82,8 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     if is_installed(&mut builder) {
         return builder;
     }
-    keep_null_equality(&mut builder);
     infer_from_whole_rows(&mut builder);
+    keep_from_rules(&mut builder);
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     rules.insert(0, Arc::new(FileFacts));

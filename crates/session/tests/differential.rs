@@ -192,3 +192,11 @@ async fn columns_of_one_name_stay_apart() {
     }
     assert_eq!(counts, [85, 85]);
 }
+
+/// SQL's own answers, by an evaluator that shares nothing with DataFusion.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answers_of_sql() {
+    let pieces =
+        [seeds(Generator::Reference, 1..21, &[CPU]), seeds(Generator::Reference, 21..31, &[SIMT])].concat();
+    agree("answers of SQL", pieces, 30).await;
+}

@@ -35,22 +35,18 @@ pub(crate) async fn write_out(state: &SessionState, statement: &mut Statement) -
     }
 }
 
-/// Whether the tables of a FROM are joined so that DataFusion would take the wrong column.
+/// Whether tables of a FROM have a merged column: DataFusion finds it ambiguous in conditions, too.
 fn is_affected(tables: &[TableWithJoins]) -> bool {
-    tables.iter().any(|table| {
-        let (mut merges, mut is_natural, mut is_outer) = (0, false, false);
+    let mut merges = false;
+    for table in tables {
         each_join(table, &mut |join| {
-            let mut operator = join.join_operator.clone();
-            let kind = scope::kind(&operator);
-            match constraint(&mut operator) {
-                Some(JoinConstraint::Using(_)) => merges += 1,
-                Some(JoinConstraint::Natural) => (merges, is_natural) = (merges + 1, true),
-                _ => {}
-            }
-            is_outer |= kind.keeps_right();
+            let found = constraint(&mut join.join_operator.clone()).is_some_and(|constraint| {
+                matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural)
+            });
+            merges |= found;
         });
-        merges > 1 || is_natural || merges > 0 && is_outer
-    })
+    }
+    merges
 }
 
 fn each_join(table: &TableWithJoins, see: &mut impl FnMut(&Join)) {

@@ -204,57 +204,61 @@ impl VisitorMut for Bare {
 fn tell_casts_apart(select: &mut Select) {
     let mut calls = Calls::default();
     let _ = select.visit(&mut calls);
-    let several = calls.0.into_iter().filter(|(_, written)| written.len() > 1);
-    let several: HashSet<String> = several.map(|(bare, _)| bare).collect();
-    if !several.is_empty() {
-        let _ = select.visit(&mut Shown { several, within: 0 });
+    let several = calls.0.into_values().filter(|written| written.len() > 1);
+    let wraps: HashMap<String, usize> = several
+        .flat_map(|written| written.into_iter().enumerate().map(|(wraps, text)| (text, wraps)))
+        .collect();
+    if !wraps.is_empty() {
+        let _ = select.visit(&mut Shown { wraps, within: Vec::new() });
     }
 }
 
 /// The calls of a SELECT, as they are written, by what they are without casts.
 #[derive(Default)]
-struct Calls(HashMap<String, HashSet<String>>);
+struct Calls(HashMap<String, Vec<String>>);
 
 impl VisitorMut for Calls {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if let Expr::Function(_) = expr {
-            self.0.entry(without_casts(expr)).or_default().insert(expr.to_string().to_lowercase());
+            let (written, text) = (self.0.entry(without_casts(expr)).or_default(), expr.to_string());
+            if !written.contains(&text) {
+                written.push(text);
+            }
         }
         ControlFlow::Continue(())
     }
 }
 
-/// Writes a `coalesce` around the casts of such calls.
+/// Writes `coalesce` around the casts of such calls, around those of each call once more.
 struct Shown {
-    several: HashSet<String>,
-    within: usize,
+    /// How often, by how the call is written.
+    wraps: HashMap<String, usize>,
+    /// The calls around.
+    within: Vec<usize>,
 }
 
 impl VisitorMut for Shown {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Function(_) = expr
-            && self.several.contains(&without_casts(expr))
-        {
-            self.within += 1;
+        if let Expr::Function(_) = expr {
+            self.within.push(self.wraps.get(&expr.to_string()).copied().unwrap_or(0));
         }
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Function(_) = expr
-            && self.several.contains(&without_casts(expr))
-        {
-            self.within -= 1;
-        }
-        if let Expr::Cast { .. } = expr
-            && self.within > 0
-        {
-            let cast = std::mem::replace(expr, Expr::value(Value::Null));
-            *expr = call("coalesce", vec![cast]);
+        match expr {
+            Expr::Function(_) => drop(self.within.pop()),
+            Expr::Cast { .. } => {
+                for _ in 0..self.within.iter().copied().max().unwrap_or(0) {
+                    let inner = std::mem::replace(expr, Expr::value(Value::Null));
+                    *expr = call("coalesce", vec![inner]);
+                }
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }

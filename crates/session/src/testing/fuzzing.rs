@@ -8,6 +8,7 @@ use kelpie_engine::Engine;
 
 use super::adversarial::fuzz_adversarial;
 use super::check::{Settings, side_by_side};
+use super::reference::fuzz_reference;
 use super::relational::fuzz_relational;
 use super::{Conditions, FuzzReport, Observer, fuzz_single};
 
@@ -29,6 +30,8 @@ pub enum Generator {
     Relational(Scale),
     /// With extremes, expressions that fail, and expressions as keys of everything.
     Adversarial(Scale),
+    /// With SQL's answers, by an evaluator of their own, over small tables.
+    Reference,
 }
 
 impl Generator {
@@ -40,6 +43,7 @@ impl Generator {
             "relational-small" => Generator::Relational(Scale::Small),
             "adversarial" => Generator::Adversarial(Scale::Normal),
             "adversarial-small" => Generator::Adversarial(Scale::Small),
+            "reference" => Generator::Reference,
             _ => return None,
         })
     }
@@ -69,6 +73,7 @@ impl Generator {
             Generator::Adversarial(scale) => {
                 fuzz_adversarial(seed, numbers, scale, conditions, engine, observer).await
             }
+            Generator::Reference => fuzz_reference(seed, numbers, conditions, engine, observer).await,
         }
     }
 }

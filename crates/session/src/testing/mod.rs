@@ -1,7 +1,8 @@
 //! Generated queries that Kelpie and plain DataFusion must answer alike.
 //!
 //! Everything follows from a seed. A [`Generator`] makes queries over one table with a column of every type (`data`, `queries`), over
-//! random tables (`relational`), or such as look for trouble (`adversarial`); [`fuzz`] runs them. [`Check`] runs statements written by
+//! random tables (`relational`), such as look for trouble (`adversarial`), or such as have SQL's answers beside them (`reference`, which
+//! compares with no DataFusion); [`fuzz`] runs them. [`Check`] runs statements written by
 //! hand. [`compare`] runs a query on both and compares the answers as multisets, in order where the query orders all of its columns.
 
 mod adversarial;
@@ -11,6 +12,7 @@ mod damage;
 mod data;
 mod fuzzing;
 mod queries;
+mod reference;
 mod relational;
 mod report;
 mod thrift_integers;

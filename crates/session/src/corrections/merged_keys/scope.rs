@@ -92,13 +92,6 @@ pub(super) enum Kind {
     OnlyRight,
 }
 
-impl Kind {
-    /// Whether rows of the right side stay that meet none.
-    pub fn keeps_right(self) -> bool {
-        matches!(self, Kind::Right | Kind::Full)
-    }
-}
-
 /// The kind of a join; of an inner one either key will do.
 pub(super) fn kind(operator: &JoinOperator) -> Kind {
     match operator {

@@ -9,8 +9,8 @@ use datafusion::error::Result;
 use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Join, JoinType, Limit, LogicalPlan,
-    LogicalPlanBuilder, SkipType, Union, Window, WindowFunctionDefinition, lit, when,
+    Aggregate, BinaryExpr, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Join, JoinType, Limit,
+    LogicalPlan, LogicalPlanBuilder, Operator, SkipType, Union, Window, WindowFunctionDefinition, lit, when,
 };
 
 use super::plain::is_correlated;
@@ -219,27 +219,65 @@ impl OuterValues {
         joined.project(calls.into_iter().chain(values))?.build()
     }
 
-    /// A join of which one side, or the condition, refers to the values.
+    /// A join that refers to the values. Where only the side refers to them whose rows it keeps, and not the condition of one that
+    /// keeps those of both, the other side needs none; else both have them, and meet by them too.
     fn joined(&self, join: &Join) -> Result<Option<LogicalPlan>> {
-        let (left, right) = (is_correlated(&join.left)?, is_correlated(&join.right)?);
-        let (left, right) = match (left, right, join.join_type) {
-            (_, false, JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti) => {
-                let Some(left) = self.rows_of(&join.left)? else { return Ok(None) };
-                (Arc::new(left), Arc::clone(&join.right))
+        let (of_left, of_right) = (is_correlated(&join.left)?, is_correlated(&join.right)?);
+        let kind = join.join_type;
+        let left_alone =
+            matches!(kind, JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti);
+        let right_alone =
+            matches!(kind, JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti);
+        let other = OuterValues {
+            rows: Arc::clone(&self.rows),
+            columns: self.columns.clone(),
+            qualifier: format!("{}_other", self.qualifier),
+        };
+        let (left, right) = match (of_left, of_right) {
+            (_, false) if left_alone => (self.rows_of(&join.left)?, Some(join.right.as_ref().clone())),
+            (false, _) if right_alone => (Some(join.left.as_ref().clone()), self.rows_of(&join.right)?),
+            _ if left_alone || kind == JoinType::Full => {
+                (self.rows_of(&join.left)?, other.rows_of(&join.right)?)
             }
-            (false, true, JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti) => {
-                let Some(right) = self.rows_of(&join.right)? else { return Ok(None) };
-                (Arc::clone(&join.left), Arc::new(right))
-            }
+            _ if right_alone => (other.rows_of(&join.left)?, self.rows_of(&join.right)?),
             _ => return Ok(None),
         };
+        let (Some(left), Some(right)) = (left, right) else { return Ok(None) };
+        let meets = left.schema().has_column(&other.value(0)) || right.schema().has_column(&other.value(0));
         let on = join.on.iter().map(|(a, b)| Ok((self.inside(a.clone())?, self.inside(b.clone())?)));
         let on = on.collect::<Result<Vec<_>>>()?;
-        let filter = join.filter.clone().map(|filter| self.inside(filter)).transpose()?;
-        let (kind, constraint) = (join.join_type, join.join_constraint);
-        let joined =
-            Join::try_new(left, right, on, filter, kind, constraint, join.null_equality, join.null_aware)?;
-        Ok(Some(LogicalPlan::Join(joined)))
+        let mut filter = join.filter.clone().map(|filter| self.inside(filter)).transpose()?;
+        if meets {
+            let equal = self.values().zip(other.values()).map(|(own, other)| is_not_distinct(own, other));
+            filter = filter.into_iter().chain(equal).reduce(Expr::and);
+        }
+        let (left, right, constraint) = (Arc::new(left), Arc::new(right), join.join_constraint);
+        let joined = LogicalPlan::Join(Join::try_new(
+            left,
+            right,
+            on,
+            filter,
+            kind,
+            constraint,
+            join.null_equality,
+            join.null_aware,
+        )?);
+        if !meets {
+            return Ok(Some(joined));
+        }
+        // Of a row that met none, the values stand on one side only.
+        let values = (0..self.columns.len()).map(|place| {
+            let (own, other) = (Expr::Column(self.value(place)), Expr::Column(other.value(place)));
+            let value = match kind {
+                JoinType::Full => when(own.clone().is_null(), other).otherwise(own)?,
+                _ => own,
+            };
+            let name = self.value(place);
+            Ok(value.alias_qualified(name.relation, name.name))
+        });
+        let shown = join.schema.columns().into_iter().map(|column| Ok(Expr::Column(column)));
+        let shown = shown.chain(values).collect::<Result<Vec<Expr>>>()?;
+        LogicalPlanBuilder::from(joined).project(shown)?.build().map(Some)
     }
 
     fn windowed(&self, window: &Window) -> Result<Option<LogicalPlan>> {
@@ -284,6 +322,10 @@ impl OuterValues {
 
 fn value_of(qualifier: &str, place: usize) -> Column {
     Column::new(Some(qualifier.to_string()), format!("v{place}"))
+}
+
+fn is_not_distinct(left: Expr, right: Expr) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::IsNotDistinctFrom, Box::new(right)))
 }
 
 /// Whether a subquery within an expression of a plan refers to what is not in that plan's rows.

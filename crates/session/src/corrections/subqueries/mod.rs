@@ -270,8 +270,10 @@ impl<'a> Around<'a> {
         let x_may_be_null = within.expr.nullable(self.rows.schema())?;
         let row_may_be_null = column.nullable(plan.schema())?;
         let is_plain = match place {
+            // A constant would be compared before the join, where NULLs are lost.
             Place::Condition if within.negated => {
-                !is_correlated(plan)? || is_pulled_up(plan)? && !x_may_be_null && !row_may_be_null
+                !is_correlated(plan)? && !within.expr.column_refs().is_empty()
+                    || is_pulled_up(plan)? && !x_may_be_null && !row_may_be_null
             }
             Place::Condition => is_pulled_up(plan)?,
             Place::PartOfCondition => !within.negated && is_pulled_up(plan)?,
