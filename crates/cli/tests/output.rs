@@ -138,3 +138,76 @@ fn odd_data_is_a_warning() {
     let output = kelpie(&["--data", path, "-c", "select * from bad"]);
     output.fails_with(&["bad"]);
 }
+
+#[test]
+fn the_name_of_a_file_says_how_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = "select 1 as n, 'a' as s";
+    for (file, format, magic) in [
+        ("a.parquet", None, &b"PAR1"[..]),
+        ("b.arrow", None, b"ARROW1"),
+        ("c.csv", None, b"n,s\n1,a\n"),
+        ("d.jsonl", None, b"{\"n\":1,\"s\":\"a\"}\n"),
+        ("e.csv.gz", None, b"\x1f\x8b"),
+        ("f.json.gz", None, b"\x1f\x8b"),
+        ("g.txt", None, b"+"),
+        ("h.csv", Some("table"), b"+"),
+        ("i.dat", Some("parquet"), b"PAR1"),
+    ] {
+        let path = folder.path().join(file);
+        let path = path.to_str().unwrap();
+        let mut arguments = vec!["--output", path, "-c", sql];
+        arguments.extend(format.iter().flat_map(|format| ["--format", *format]));
+        assert_eq!(kelpie(&arguments).ok(), "");
+        assert!(fs::read(path).unwrap().starts_with(magic), "{file}");
+        if ["a.parquet", "b.arrow", "c.csv", "d.jsonl", "e.csv.gz", "f.json.gz"].contains(&file) {
+            let back = format!("select n, s from '{path}'");
+            assert_eq!(kelpie(&["--format", "csv", "-c", &back]).ok(), "n,s\n1,a\n", "{file}");
+        }
+    }
+    // Two results, each compressed.
+    let both = folder.path().join("both.csv.gz");
+    let both = both.to_str().unwrap();
+    kelpie(&["--output", both, "-c", "select 1 as n", "-c", "select 2 as n"]).ok();
+    let back = format!("select count(*) as n from '{both}'");
+    assert_eq!(kelpie(&["--format", "csv", "-c", &back]).ok(), "n\n3\n");
+    let refused = kelpie(&["--output", folder.path().join("x.csv.zst").to_str().unwrap(), "-c", sql]);
+    assert!(
+        refused.code != Some(0) && refused.err.contains("x.csv.zst") && refused.err.contains(".gz"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
+fn values_are_shown_as_the_session_says() {
+    let sql = "select date '2020-02-29' as d, cast(null as int) as n, timestamp '2020-02-29 12:30:00' as t, time '01:02:03' as c";
+    let set = [
+        "--set",
+        "datafusion.format.null=NULL",
+        "--set",
+        "datafusion.format.date_format=%d.%m.%Y",
+        "--set",
+        "datafusion.format.timestamp_format=%H h",
+        "--set",
+        "datafusion.format.time_format=%M",
+        "-c",
+        sql,
+    ];
+    let table = kelpie(&set).ok();
+    assert!(table.contains("| 29.02.2020 | NULL | 12 h | 02 |"), "{table}");
+    let csv = kelpie(&[&set[..], &["--format", "csv"]].concat()).ok();
+    assert_eq!(csv, "d,n,t,c\n29.02.2020,NULL,12 h,02\n");
+    // From the next statement on.
+    let later = shell(&[], b"select null as n;\nset datafusion.format.null = '-';\nset datafusion.format.types_info = true;\nselect null as n;\n").out;
+    assert!(later.contains("|   |") && later.contains("| -    |") && later.contains("| Null |"), "{later}");
+    assert!(kelpie(&["-c", sql]).ok().contains("| 2020-02-29 |   | 2020-02-29T12:30:00 | 01:02:03 |"));
+    for option in ["date_format", "timestamp_format", "time_format"] {
+        let failed = kelpie(&["--set", &format!("datafusion.format.{option}=%Q"), "-c", sql]);
+        assert!(
+            failed.code == Some(1) && failed.err.contains(&format!("datafusion.format.{option} = '%Q'")),
+            "{}",
+            failed.err
+        );
+    }
+}

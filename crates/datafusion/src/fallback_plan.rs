@@ -26,6 +26,7 @@ use datafusion::physical_optimizer::update_aggr_exprs::OptimizeAggregateOrder;
 use datafusion::physical_optimizer::window_topn::WindowTopN;
 use datafusion::physical_optimizer::{ConfigOnlyContext, PhysicalOptimizerRule};
 
+use crate::csv_ranges::CsvRanges;
 use crate::join_order::JoinOrderRule;
 use crate::node::Node;
 use crate::original::{Original, Rest, Rule};
@@ -55,6 +56,7 @@ fn is_known(rule: &Rule) -> bool {
         return is_known(rule);
     }
     rule.is::<JoinOrderRule>()
+        || rule.is::<CsvRanges>()
         || rule.is::<WindowTopN>()
         || rule.is::<EnsureRequirements>()
         || rule.is::<CombinePartialFinalAggregate>()

@@ -7,6 +7,7 @@
 pub mod clock;
 mod cores;
 mod corrections;
+mod csv_ranges;
 mod derived;
 mod exec;
 mod expected;
@@ -23,14 +24,17 @@ pub mod plan_copy;
 mod reader_source;
 pub mod recursion_guard;
 mod report;
+mod row_starts;
 mod rule;
 mod source;
 mod translate;
 mod types;
 mod volatile_filters;
 mod whole_files;
+mod whole_rows;
 
 pub use corrections::CorrectionsRule;
+pub use csv_ranges::CsvRanges;
 pub use exec::{
     CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine, panic_text,
 };
@@ -40,6 +44,7 @@ pub use memory_identity::{MemoryIdentity, identify};
 pub use options::{Fallback, GenericPlanMode, KelpieOptions, OPTIONS, SessionOption, options_as_markdown};
 pub use original::Rest;
 pub use reader_source::{Batches, FileReader, ReaderSource, WantedColumns};
+pub use row_starts::{ByteRange, Quoting, RowStarts};
 pub use rule::{KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompiled_reasons};
 pub use translate::{Translated, scanned, translate};
 pub use volatile_filters::keep_volatile_filters;

@@ -10,15 +10,16 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::ParquetRowSelection;
 use datafusion::datasource::physical_plan::parquet::metadata::CachedParquetMetaData;
 use datafusion::datasource::physical_plan::{
-    CsvSource, FileGroup, FileGroupPartitioner, FileScanConfig, ParquetSource,
+    CsvSource, FileGroup, FileGroupPartitioner, FileScanConfig, FileScanConfigBuilder, ParquetSource,
 };
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 
+use crate::whole_rows::of_whole_rows;
+
 /// A file is not split below this many bytes a partition.
 const SMALLEST_SPLIT_BYTES: usize = 1 << 20;
-/// A file of CSV below this size is not split: where a range begins, a line feed inside of quotes ends a row. DataFusion, which
-/// splits from this size on, asks that `newlines_in_values` is set for larger files.
+/// A file of CSV below this size is not split: DataFusion splits from this size on.
 const SMALLEST_SPLIT_CSV: usize = 10 << 20;
 /// Batches in memory are handed on in pieces of at most this many rows, and not spread over threads below it.
 const PIECE_ROWS: usize = 1 << 16;
@@ -59,7 +60,7 @@ impl Parts {
             return parts;
         }
         let groups = match can_split(config) {
-            true => split(config, threads),
+            true => whole_rows(config, split(config, threads)),
             false => {
                 let files = config.file_groups.iter().flat_map(FileGroup::iter);
                 files.map(|file| FileGroup::new(vec![file.clone()])).collect()
@@ -113,6 +114,12 @@ fn parts_of_bytes(config: &FileScanConfig, most: usize) -> usize {
     let files = config.file_groups.iter().flat_map(FileGroup::iter);
     let bytes: u64 = files.map(|file| file.effective_size()).sum();
     (bytes as usize / SMALLEST_SPLIT_BYTES).clamp(1, most)
+}
+
+/// Ranges of CSV files that begin and end with rows.
+fn whole_rows(config: &FileScanConfig, groups: Vec<FileGroup>) -> Vec<FileGroup> {
+    let scan = FileScanConfigBuilder::from(config.clone()).with_file_groups(groups).build();
+    of_whole_rows(&scan).unwrap_or(scan).file_groups
 }
 
 /// Byte ranges for every thread, in file order.

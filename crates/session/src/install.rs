@@ -15,12 +15,14 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use kelpie_datafusion::clock::{timed, timed_future};
 use kelpie_datafusion::{
-    CorrectionsRule, JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule, keep_volatile_filters,
+    CorrectionsRule, CsvRanges, JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule,
+    keep_volatile_filters,
 };
 use kelpie_engine::{Engine, Phase};
 
 use crate::corrections::{SplitOrders, SubqueryValues, VolatileOnce, keep_from_rules};
 use crate::file_facts::FileFacts;
+use crate::files::infer_from_whole_rows;
 use crate::plan_cache::{KeptPlans, Planned, Request};
 use crate::whole_writes::{WholeWrites, copy_to_device};
 
@@ -80,6 +82,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     if is_installed(&mut builder) {
         return builder;
     }
+    infer_from_whole_rows(&mut builder);
     keep_from_rules(&mut builder);
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
@@ -110,6 +113,11 @@ fn is_installed(builder: &mut SessionStateBuilder) -> bool {
 /// the partitions they need: a list without that rule gets none. Queries that compile as a whole are replaced before all
 /// of these, where they are DataFusion's own.
 fn add_planning(rules: &mut Vec<Rule>, engine: &Arc<Engine>, runtime: &RuntimeEnv) {
+    let place = |name: &str| rules.iter().position(|rule| rule.name() == name);
+    // Files are dealt out by this rule.
+    if let Some(requirements) = place("EnsureRequirements") {
+        rules.insert(requirements + 1, Arc::new(CsvRanges));
+    }
     let place = |name: &str| rules.iter().position(|rule| rule.name() == name);
     let (first, place) = match (place("FilterPushdown"), place("EnsureRequirements")) {
         (Some(filters), Some(requirements)) if filters < requirements => (filters, filters + 1),

@@ -59,6 +59,7 @@ async fn another_file_of_the_same_size_and_time_is_another_file() {
             for (sql, expected) in [
                 ("select sum(x) from c".to_string(), expected[0]),
                 ("select sum(x) from p".to_string(), expected[1]),
+                ("select sum(x) from e".to_string(), expected[1]),
                 (format!("select sum(x) from '{path}/p.parquet' where x > 0"), expected[2]),
                 (format!("select sum(x) from '{path}/j.json'"), expected[3]),
             ] {
@@ -119,10 +120,14 @@ async fn pipes_and_devices_are_refused() {
     std::os::unix::fs::symlink("/dev/null", folder.path().join("null.json")).unwrap();
     let path = folder.path().display();
     for session in sessions() {
-        for name in ["p.csv", "p.parquet", "d/", "null.json"] {
-            let text = error(&session, &format!("select * from '{path}/{name}'")).await;
+        let places = ["p.csv", "p.parquet", "d/", "null.json"].map(|name| format!("{path}/{name}"));
+        for place in places.iter().map(String::as_str).chain(["/dev/null", "/dev/zero"]) {
+            let text = error(&session, &format!("select * from '{place}'")).await;
             assert!(text.contains("a pipe, socket or device"), "{text}");
         }
+        fs::write(folder.path().join("x.docx"), "x").unwrap();
+        let text = error(&session, &format!("select * from '{path}/x.docx'")).await;
+        assert!(text.contains("x.docx: no Parquet, CSV"), "{text}");
         let registered = session.register_data(folder.path()).await.unwrap();
         assert_eq!((registered.names.len(), registered.problems.len()), (0, 3), "{registered:?}");
     }

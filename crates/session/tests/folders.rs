@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array,
-    Int64Array, ListArray, RecordBatch, StringArray, StructArray, TimestampMicrosecondArray,
-    TimestampMillisecondArray, UInt64Array,
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array,
+    Int16Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
+    TimestampMicrosecondArray, TimestampMillisecondArray, UInt64Array,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Int32Type};
 use datafusion::arrow::ipc::writer::{FileWriter, StreamWriter};
@@ -122,6 +122,7 @@ fn meeting() -> Vec<(&'static str, ArrayRef, ArrayRef, &'static str, [&'static s
         ),
         ("days", dates, micros, "Timestamp(µs)", ["1970-01-01T00:00:00", "1970-01-02T00:00:00.000001"]),
         ("words", ints(10), texts("x"), "Utf8View", ["10", "x"]),
+        ("bytes", Arc::new(BinaryArray::from(vec![b"a".as_slice()])), texts("b"), "BinaryView", ["61", "62"]),
         ("truths", Arc::new(BooleanArray::from(vec![true])), ints(5), "Int32", ["1", "5"]),
     ]
 }
@@ -268,4 +269,66 @@ async fn a_folder_is_a_table_without_a_slash() {
     assert!(error(&session, "select 1 from tests").await.contains("not found"));
     write(folder.path(), &[("data/3.txt", "for people")]);
     assert_eq!(rows(&session, &format!("select sum(x) from '{path}/data'")).await, ["3"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nested_columns_meet_by_the_names_within() {
+    let folder = tempfile::tempdir().unwrap();
+    let longs = |value: i64| -> ArrayRef { Arc::new(Int64Array::from(vec![value])) };
+    let floats = |value: f64| -> ArrayRef { Arc::new(Float64Array::from(vec![value])) };
+    let object = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef {
+        let field = |(name, array): (&str, ArrayRef)| {
+            (Arc::new(Field::new(name, array.data_type().clone(), true)), array)
+        };
+        Arc::new(StructArray::from(columns.into_iter().map(field).collect::<Vec<_>>()))
+    };
+    let list = |value: i32| -> ArrayRef {
+        Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(value)])]))
+    };
+    let floating = |value: f64| -> ArrayRef {
+        Arc::new(ListArray::from_iter_primitive::<datafusion::arrow::datatypes::Float64Type, _, _>([Some(
+            vec![Some(value)],
+        )]))
+    };
+    for ending in ["parquet", "arrow"] {
+        let place = folder.path().join(ending);
+        let first = object(vec![("a", longs(1)), ("b", longs(2))]);
+        let second = object(vec![("c", longs(3)), ("a", floats(1.5))]);
+        write_typed(&place.join(format!("1.{ending}")), vec![("o", first), ("l", list(1))]);
+        write_typed(&place.join(format!("2.{ending}")), vec![("L", floating(2.5)), ("o", second)]);
+    }
+    for session in sessions() {
+        session.register_dir(folder.path()).await.unwrap();
+        for table in ["parquet", "arrow"] {
+            let sums = format!("select sum(o['a']), sum(o['b']), sum(o['c']), sum(l[1]) from {table}");
+            assert_eq!(rows(&session, &sums).await, ["2.5 2 3 3.5"], "{table}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_a_folder_are_each_read_as_they_are_written() {
+    let folder = folder(&[
+        ("d/1.csv", "a;b\n1;2\n"),
+        ("d/2.csv", "b,a\n20,10\n"),
+        ("d/3.csv", "a,b\n"),
+        ("d/4.csv", ""),
+        ("j/1.json", "{\"a\": 1}\n"),
+        ("j/2.json", "[{\"a\": 10, \"b\": 2.5}]"),
+        ("j/3.json", ""),
+        ("j/4.ndjson", "[]"),
+    ]);
+    let place = folder.path().display();
+    for session in sessions() {
+        session.sql(&format!("copy (select 100 as a, 200 as b) to '{place}/d/5.csv.gz'")).await.unwrap();
+        session.sql(&format!("copy (select 100 as a) to '{place}/j/5.json.zst'")).await.unwrap();
+        assert_eq!(
+            rows(&session, &format!("select sum(a), sum(b), count(*) from '{place}/d'")).await,
+            ["111 222 3"]
+        );
+        assert_eq!(
+            rows(&session, &format!("select sum(a), sum(b), count(*) from '{place}/j'")).await,
+            ["111 2.5 3"]
+        );
+    }
 }

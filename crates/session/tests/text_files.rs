@@ -91,6 +91,32 @@ async fn another_encoding_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_says_another_compression_is_named() {
+    let folder =
+        folder(&[("plain.csv.gz", "a\n1\n"), ("plain.json.zst", "{}"), ("zip.csv", "PK\u{3}\u{4}..")]);
+    let path = folder.path().display();
+    for session in sessions() {
+        session.sql(&format!("copy (select 1 as a) to '{path}/x.csv.gz'")).await.unwrap();
+        for (from, to) in
+            [("x.csv.gz", "packed.csv"), ("x.csv.gz", "packed.jsonl"), ("x.csv.gz", "packed.csv.xz")]
+        {
+            fs::copy(folder.path().join(from), folder.path().join(to)).unwrap();
+        }
+        for (file, part) in [
+            ("plain.csv.gz", "the name says gzip"),
+            ("plain.json.zst", "the name says Zstandard"),
+            ("packed.csv", "compressed by gzip"),
+            ("packed.jsonl", "compressed by gzip"),
+            ("packed.csv.xz", "compressed by gzip"),
+            ("zip.csv", "a ZIP archive"),
+        ] {
+            let text = error(&session, &format!("select * from '{path}/{file}'")).await;
+            assert!(text.contains(part) && text.contains(file), "{text}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn json_is_read_however_it_stands_in_lines() {
     let folder = folder(&[
         ("pretty.json", "{\n  \"a\": 1,\n  \"b\": {\n    \"c\": [1, 2]\n  }\n}\n{\n  \"a\": 2\n}\n"),
@@ -265,5 +291,38 @@ async fn values_are_read_back_as_they_are_written() {
         for file in ["blank", "empty"] {
             assert_eq!(rows(&session, &format!("select count(*) from '{path}/{file}.csv'")).await, ["0"]);
         }
+    }
+}
+
+/// CSV of CREATE EXTERNAL TABLE is DataFusion's; its readers cut files and inference at line feeds.
+#[tokio::test(flavor = "multi_thread")]
+async fn external_tables_have_whole_rows_too() {
+    let small: String =
+        (0..600).map(|row| format!("{row},\"{}\n7,x\",{row}\n", "long ".repeat(30))).collect();
+    let large = quoted(60_000, "\n");
+    let folder = folder(&[
+        ("small.csv", &format!("id,note,amount\n{small}")),
+        ("large.csv", &large),
+        ("plain.csv", "a,b\n1,2\n"),
+    ]);
+    for session in sessions() {
+        for table in ["small", "large", "plain"] {
+            let path = folder.path().join(format!("{table}.csv"));
+            let create = format!("create external table {table} stored as csv location '{}'", path.display());
+            session.sql(&create).await.unwrap();
+        }
+        assert_eq!(
+            rows(&session, "select sum(id), sum(amount), count(*) from small").await,
+            ["179700 179700 600"]
+        );
+        let types = "select arrow_typeof(id), arrow_typeof(note), arrow_typeof(amount) from small limit 1";
+        assert_eq!(rows(&session, types).await, ["Int64 Utf8 Int64"]);
+        let all = "select count(*), sum(id), count(distinct note) from large";
+        assert_eq!(rows(&session, all).await, ["60000 1799970000 15003"]);
+        assert_eq!(
+            rows(&session, "select count(*) from large where note like '%line%' or id < 3").await,
+            ["15002"]
+        );
+        assert_eq!(rows(&session, "select a, b from plain").await, ["1 2"]);
     }
 }

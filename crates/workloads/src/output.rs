@@ -314,3 +314,62 @@ fn write_file(path: &Path, job: &Job<'_>, stop: &AtomicBool, on_rows: &dyn Fn(u6
     buffer.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()?;
     Ok(Some(rows))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::arrow::array::Int64Array;
+
+    use super::*;
+
+    /// A table of two parts, of which the second may fail.
+    fn table(is_good: bool) -> Table {
+        let column = |number| Arc::new(Int64Array::from(vec![number])) as ArrayRef;
+        let batch = move |number| RecordBatch::try_from_iter([("x", column(number))]);
+        let part = move |number: i64| {
+            let batches = move || -> Batches {
+                let failed = || Err(ArrowError::ComputeError("no rows".into()));
+                Box::new(std::iter::once(if is_good || number == 1 { batch(number) } else { failed() }))
+            };
+            Part { rows: 1, batches: Box::new(batches) }
+        };
+        let schema = RecordBatch::try_from_iter([("x", column(1))]).unwrap().schema();
+        Table { name: "t", schema, parts: vec![part(1), part(2)] }
+    }
+
+    #[test]
+    fn a_folder_of_parts_is_there_when_all_of_them_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = |replace| GenerateOptions {
+            scale: 1.0,
+            output: folder.path(),
+            tables: &[],
+            threads: 1,
+            replace,
+            progress: &|_| {},
+        };
+        let names = || {
+            let mut names: Vec<String> = fs::read_dir(folder.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        assert!(write_tables(&[table(false)], &options(false)).is_err());
+        assert_eq!(names(), Vec::<String>::new());
+        // What a run has left that was ended from outside is no part of the next one's.
+        fs::create_dir(folder.path().join(".t.tmp")).unwrap();
+        fs::write(folder.path().join(".t.tmp/part-3.parquet"), "half").unwrap();
+        write_tables(&[table(true)], &options(false)).unwrap();
+        assert_eq!(names(), ["t"]);
+        // Other files of the folder stay.
+        fs::write(folder.path().join("t/notes.md"), "x").unwrap();
+        write_tables(&[table(true)], &options(true)).unwrap();
+        assert_eq!(
+            (names(), fs::read_dir(folder.path().join("t")).unwrap().count()),
+            (vec!["t".to_string()], 3)
+        );
+    }
+}

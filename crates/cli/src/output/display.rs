@@ -1,7 +1,10 @@
 //! How values are shown: the options `datafusion.format.*`.
 
-use anyhow::Result;
-use datafusion::arrow::util::display::FormatOptions as Shown;
+use anyhow::{Result, bail};
+use datafusion::arrow::array::{
+    Array, Date32Array, Date64Array, Time64NanosecondArray, TimestampNanosecondArray,
+};
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions as Shown};
 use datafusion::config::FormatOptions;
 
 /// How a session shows values to people.
@@ -31,4 +34,30 @@ pub(super) fn for_programs(options: &FormatOptions) -> Shown<'_> {
         shown = shown.with_time_format(options.time_format.as_deref());
     }
     shown
+}
+
+/// A format that shows nothing is an error that names its option.
+pub(super) fn check(options: &FormatOptions) -> Result<()> {
+    if *options == FormatOptions::default() {
+        return Ok(());
+    }
+    let shown = for_people(options)?;
+    let moment = TimestampNanosecondArray::from(vec![0]);
+    let zoned = moment.clone().with_timezone("+00:00");
+    let samples: [(&str, &Option<String>, &dyn Array); 5] = [
+        ("date_format", &options.date_format, &Date32Array::from(vec![0])),
+        ("datetime_format", &options.datetime_format, &Date64Array::from(vec![0])),
+        ("timestamp_format", &options.timestamp_format, &moment),
+        ("timestamp_tz_format", &options.timestamp_tz_format, &zoned),
+        ("time_format", &options.time_format, &Time64NanosecondArray::from(vec![0])),
+    ];
+    for (option, format, sample) in samples {
+        if ArrayFormatter::try_new(sample, &shown)?.value(0).try_to_string().is_err() {
+            bail!(
+                "datafusion.format.{option} = '{}' is no format of such values",
+                format.as_deref().unwrap_or_default()
+            );
+        }
+    }
+    Ok(())
 }

@@ -135,6 +135,7 @@ impl Output {
         if schema.fields().is_empty() {
             return Ok(None);
         }
+        display::check(&self.display)?;
         let binary = matches!(self.format, Format::Parquet | Format::Arrow);
         if binary && self.results > 0 {
             bail!("a Parquet or Arrow file holds one result: run one query");

@@ -3,6 +3,7 @@
 mod by_name;
 mod dialect;
 mod error;
+mod external;
 mod format;
 mod insert;
 mod local_format;
@@ -37,12 +38,13 @@ use kelpie_engine::Phase;
 
 use error::at;
 pub(crate) use error::plain;
+pub(crate) use external::infer_from_whole_rows;
 use format::{Format, KNOWN, Kind};
 pub(crate) use misfits::find as find_misfit;
 use options::ReadOptions;
 pub(crate) use schema::{Broken, LocalTables};
 pub(crate) use source::DataFile;
-use source::{Source, entries, is_pattern, matches};
+use source::{NO_FILE, Source, entries, is_pattern, matches};
 use table::LocalTable;
 
 /// Files named in queries whose columns are remembered.
@@ -219,6 +221,16 @@ fn has_no_data(folder: &Path) -> bool {
     })
 }
 
+/// A name that no table has and no data file: that of another file is told so.
+fn why_no_data(path: &Path, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    let is_path = name.contains(['/', '.']);
+    match std::fs::metadata(path) {
+        Ok(found) if is_path && found.is_file() => Err(at(path, format!("no {KNOWN}"))),
+        Ok(found) if is_path && !found.is_dir() => Err(at(path, NO_FILE)),
+        _ => Ok(None),
+    }
+}
+
 /// Whether a name in a query is a folder's. A plain name may be meant for a table that is not there.
 fn is_folder_of_data(path: &Path, name: &str) -> bool {
     path.is_dir() && (name.contains('/') || !has_no_data(path))
@@ -262,7 +274,7 @@ impl LocalFiles {
                 || is_folder_of_data(path, name)
                 || (name.contains('/') && is_pattern(path));
             if !looks_like_files {
-                return Ok(None);
+                return why_no_data(path, name);
             }
             let source = Source::of(path)?;
             let entry = {

@@ -17,7 +17,7 @@ use super::error::at;
 use super::format::{Format, KNOWN, Kind};
 
 /// Why what is neither a file nor a folder is no data.
-const NO_FILE: &str =
+pub(super) const NO_FILE: &str =
     "a pipe, socket or device, and only files and folders are read: write its bytes to a file first";
 
 /// What a path on the command line or in a query names.
@@ -103,7 +103,7 @@ impl Source {
         let Some(first) = files.first() else {
             return Err(at(self.path(), format!("no {KNOWN} here")));
         };
-        match files.iter().find(|file| file.format != first.format) {
+        match files.iter().find(|file| file.format.kind != first.format.kind) {
             Some(other) => Err(at(
                 self.path(),
                 format!(

@@ -129,6 +129,10 @@ pub(super) fn common_type(a: &DataType, b: &DataType, values: Values) -> Option<
             return common_type(inner, other, values);
         }
         (Struct(a), Struct(b)) => return Some(Struct(common_fields(a, b, values)?)),
+        (DataType::Map(a, sorted), DataType::Map(b, also)) => {
+            let entries = Arc::new(meet(a, b, values)?);
+            return Some(DataType::Map(entries, *sorted && *also));
+        }
         (Timestamp(x, zone), Timestamp(y, other)) => {
             let zone = match (zone, other) {
                 (Some(zone), Some(other)) if zone != other => Some("+00:00".into()),
@@ -155,6 +159,7 @@ pub(super) fn common_type(a: &DataType, b: &DataType, values: Values) -> Option<
     match values {
         _ if text(a) && text(b) => Some(Utf8View),
         _ if binary(a) && binary(b) => Some(DataType::BinaryView),
+        Values::Typed if (binary(a) && text(b)) || (text(a) && binary(b)) => Some(DataType::BinaryView),
         Values::Text => Some(Utf8),
         Values::Typed if (text(a) && is_plain(b)) || (text(b) && is_plain(a)) => Some(Utf8View),
         Values::Typed if *a == Boolean && is_number(b) => Some(b.clone()),

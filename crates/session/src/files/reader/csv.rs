@@ -28,18 +28,17 @@ const OTHER_DELIMITERS: [u8; 3] = [b';', b'\t', b'|'];
 fn dialect_of(path: &Path, format: Format, options: &ReadOptions) -> Result<Dialect> {
     let csv = &options.csv;
     let chosen = (csv.delimiter != b',').then_some(csv.delimiter);
+    text::check_compression(path, format.compression)?;
+    let mut start = Vec::new();
+    let text = text::whole(path, format.compression)?;
+    text.take(SNIFFED_BYTES as u64).read_to_end(&mut start).map_err(|error| at(path, error))?;
+    if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
+        return Err(at(path, "the text is UTF-16, and only UTF-8 is read"));
+    }
     let delimiter = match (chosen, format.kind) {
         (Some(chosen), _) => chosen,
         (None, Kind::Tsv) => b'\t',
-        (None, _) => {
-            let mut start = Vec::new();
-            let text = text::whole(path, format.compression)?;
-            text.take(SNIFFED_BYTES as u64).read_to_end(&mut start).map_err(|error| at(path, error))?;
-            if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
-                return Err(at(path, "the text is UTF-16, and only UTF-8 is read"));
-            }
-            delimiter_of(&start, csv.quote)
-        }
+        (None, _) => delimiter_of(&start, csv.quote),
     };
     Ok(Dialect {
         has_header: options.has_header,

@@ -30,6 +30,17 @@ pub(in crate::files) enum Layout {
     Arrow { is_stream: bool },
 }
 
+impl Layout {
+    /// Whether rows can be found from anywhere in a file.
+    pub fn has_ranges(&self) -> bool {
+        match self {
+            Layout::Csv(dialect) => dialect.is_plain(),
+            Layout::Json(layout) => layout.is_lines,
+            Layout::Arrow { is_stream } => !is_stream,
+        }
+    }
+}
+
 /// How the values of a file are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::files) struct JsonLayout {
@@ -57,7 +68,7 @@ pub(super) struct FileScan {
 }
 
 impl FileScan {
-    pub fn new(path: PathBuf, shape: Arc<Shape>, wanted: &WantedColumns, format: Format) -> FileScan {
+    pub fn new(shape: Arc<Shape>, wanted: &WantedColumns, format: Format, path: PathBuf) -> FileScan {
         let of_table = places(&wanted.table, &shape.schema);
         let places = wanted.columns.iter().map(|column| of_table.get(*column).copied().flatten()).collect();
         let fields = wanted.columns.iter().filter_map(|column| wanted.table.fields().get(*column));

@@ -8,7 +8,6 @@ mod file_scan;
 mod json;
 mod json_types;
 mod json_value;
-mod rows;
 mod text;
 
 use std::collections::HashMap;
@@ -20,15 +19,15 @@ use datafusion::error::Result;
 use datafusion::object_store::local::LocalFileSystem;
 use parking_lot::Mutex;
 
-use kelpie_datafusion::{Batches, FileReader, WantedColumns};
+use kelpie_datafusion::{Batches, ByteRange, FileReader, Quoting, RowStarts, WantedColumns};
 
 use super::dialect::Dialect;
+use super::error::at;
 use super::format::{Format, Kind};
 use super::misfit::{Misfit, Scan};
 use super::options::ReadOptions;
 use file_scan::FileScan;
 pub(super) use file_scan::{Layout, Shape};
-use rows::RowStarts;
 
 /// Files whose columns are remembered.
 const REMEMBERED_FILES: usize = 100_000;
@@ -55,9 +54,9 @@ impl LocalReader {
             return Ok(Arc::clone(known));
         }
         let shape = Arc::new(match self.format.kind {
-            Kind::Json => json::shape(path, self.format.compression, &self.options)?,
+            Kind::Json => json::shape(path, self.format_of(path).compression, &self.options)?,
             Kind::Arrow => arrow::shape(path)?,
-            _ => csv::shape(path, self.format, &self.options)?,
+            _ => csv::shape(path, self.format_of(path), &self.options)?,
         });
         let mut shapes = self.shapes.lock();
         if shapes.len() >= REMEMBERED_FILES {
@@ -65,6 +64,11 @@ impl LocalReader {
         }
         shapes.insert(key, Arc::clone(&shape));
         Ok(shape)
+    }
+
+    /// How a file of the table is read: some may be compressed, and others not.
+    fn format_of(&self, path: &Path) -> Format {
+        Format::of(path).unwrap_or(self.format)
     }
 
     /// What a file of a scan is like.
@@ -77,13 +81,13 @@ impl LocalReader {
     /// The first row of a file that its table cannot hold.
     pub fn misfit(&self, file: &PartitionedFile, wanted: &WantedColumns) -> Option<Misfit> {
         let (path, shape) = self.shape_of(file).ok()?;
-        let scan = FileScan::new(path, Arc::clone(&shape), wanted, self.format);
+        let scan = FileScan::new(Arc::clone(&shape), wanted, self.format_of(&path), path);
         match &shape.layout {
             Layout::Json(_) => json::find_misfit(&scan),
             Layout::Arrow { .. } => None,
             Layout::Csv(dialect) => {
                 let (schema, columns) = (Arc::new(csv::schema_of(&scan)), scan.read());
-                let open = || text::whole(&scan.path, self.format.compression).ok();
+                let open = || text::whole(&scan.path, scan.format.compression).ok();
                 Scan { dialect, schema: &schema, columns: &columns }.find(&scan.path, open)
             }
         }
@@ -95,8 +99,11 @@ impl LocalReader {
         let (start, end) = match &file.range {
             None => (0, size),
             Some(range) => {
-                let wanted = (range.start.max(0) as u64, (range.end.max(0) as u64).min(size));
-                self.rows.between(path, &state_of(file), (size, wanted), dialect)?
+                let (start, end) = (range.start.max(0) as u64, (range.end.max(0) as u64).min(size));
+                let quoting = dialect
+                    .map(|Dialect { delimiter, quote, .. }| Quoting { delimiter: *delimiter, quote: *quote });
+                let rows = self.rows.between(path, &state_of(file), ByteRange { size, start, end }, quoting);
+                rows.map_err(|error| at(path, error))?
             }
         };
         Ok(text::Piece { start, end })
@@ -134,18 +141,23 @@ impl FileReader for LocalReader {
     }
 
     fn reads_ranges(&self) -> bool {
-        let cannot = |layout: &Layout| match layout {
-            Layout::Csv(dialect) => !dialect.is_plain(),
-            Layout::Json(layout) => !layout.is_lines,
-            Layout::Arrow { is_stream } => *is_stream,
-        };
-        !self.format.compression.is_compressed()
-            && !self.shapes.lock().values().any(|shape| cannot(&shape.layout))
+        let whole = |path: &Path| self.format_of(path).compression.is_compressed();
+        self.shapes.lock().iter().all(|((path, _), shape)| shape.layout.has_ranges() && !whole(path))
     }
 
     fn open(&self, file: &PartitionedFile, wanted: &WantedColumns) -> Result<Batches> {
         let (path, shape) = self.shape_of(file)?;
-        let scan = FileScan::new(path, shape, wanted, self.format);
+        let scan = FileScan::new(shape, wanted, self.format_of(&path), path);
+        let whole = PartitionedFile { range: None, ..file.clone() };
+        let has_ranges = scan.shape.layout.has_ranges() && !scan.format.compression.is_compressed();
+        // A file that was another one when the table was made may not be read in parts: its first one is all of it.
+        let file = match &file.range {
+            Some(range) if !has_ranges && range.start > 0 => {
+                return Ok(Box::new(std::iter::empty()));
+            }
+            Some(_) if !has_ranges => &whole,
+            _ => file,
+        };
         match &scan.shape.layout {
             Layout::Csv(dialect) => {
                 let piece = self.piece(&scan.path, file, Some(dialect))?;

@@ -17,6 +17,34 @@ pub(super) fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(|error| at(path, error))
 }
 
+/// What compressed files begin with, and what they are called.
+const MAGIC: [(&[u8], FileCompressionType, &str); 4] = [
+    (b"\x1f\x8b", FileCompressionType::GZIP, "gzip (.gz)"),
+    (b"BZh", FileCompressionType::BZIP2, "bzip2 (.bz2)"),
+    (b"\xfd7zXZ\0", FileCompressionType::XZ, "xz (.xz)"),
+    (b"\x28\xb5\x2f\xfd", FileCompressionType::ZSTD, "Zstandard (.zst)"),
+];
+
+/// A file that is compressed in another way than its name says, or an archive, is an error that says so.
+pub(super) fn check_compression(path: &Path, compression: FileCompressionType) -> Result<()> {
+    let mut start = Vec::new();
+    let bytes = open(path)?.take(8).read_to_end(&mut start);
+    bytes.map_err(|error| at(path, error))?;
+    let found = MAGIC.iter().find(|(magic, _, _)| start.starts_with(magic));
+    let named = MAGIC.iter().find(|(_, known, _)| *known == compression);
+    match (found, named) {
+        (Some((_, found, _)), _) if *found == compression => Ok(()),
+        (Some((_, _, name)), _) => {
+            Err(at(path, format!("the file is compressed by {name}, and its name says otherwise")))
+        }
+        (None, Some((_, _, name))) => Err(at(path, format!("the name says {name}, and the file is not"))),
+        (None, None) if start.starts_with(b"PK\x03\x04") => {
+            Err(at(path, "a ZIP archive, which is not read: unpack it"))
+        }
+        (None, None) => Ok(()),
+    }
+}
+
 /// Which bytes of a file are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {

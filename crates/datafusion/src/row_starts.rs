@@ -11,11 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use datafusion::error::Result;
 use parking_lot::Mutex;
-
-use crate::files::dialect::Dialect;
-use crate::files::error::at;
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -23,6 +19,26 @@ const BLOCK_BYTES: usize = 1 << 20;
 const LINE_BYTES: usize = 1 << 14;
 /// Files whose blocks are remembered.
 const REMEMBERED_FILES: usize = 1000;
+
+/// What says where values begin and end; nothing else does, such as escapes and comments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quoting {
+    /// What stands between values.
+    pub delimiter: u8,
+    /// What stands around values that contain it, or ends of lines.
+    pub quote: u8,
+}
+
+/// A range of a file's bytes, in a file of so many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteRange {
+    /// Bytes of the file.
+    pub size: u64,
+    /// Its first byte.
+    pub start: u64,
+    /// Where it ends.
+    pub end: u64,
+}
 
 /// Where a reader of CSV stands between two bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,46 +59,46 @@ type Blocks = Arc<Vec<State>>;
 
 /// Blocks of files that were looked through.
 #[derive(Debug, Default)]
-pub(super) struct RowStarts {
+pub struct RowStarts {
     known: Mutex<HashMap<(PathBuf, String), Blocks>>,
 }
 
 impl RowStarts {
-    /// Where the rows begin and end that begin within a range of a file's bytes. Without a dialect every line is a row.
+    /// Where the rows begin and end that begin within a range of a file; `state` tells the file from others that were there under
+    /// its name. Without quotes every line is a row.
     pub fn between(
         &self,
         path: &Path,
         state: &str,
-        (size, (start, end)): (u64, (u64, u64)),
-        dialect: Option<&Dialect>,
-    ) -> Result<(u64, u64)> {
-        let find = || -> io::Result<(u64, u64)> {
-            let mut file = File::open(path)?;
-            let blocks = match dialect {
-                // What is read as a whole needs no look.
-                Some(_) if start == 0 && end >= size => None,
-                Some(dialect) => Some(self.blocks(path, state, size, dialect)?),
-                None => None,
-            };
-            let mut row_from = |byte: u64| match (byte, &blocks, dialect) {
-                (0, _, _) => Ok(0),
-                (byte, _, _) if byte >= size => Ok(size),
-                (byte, Some(blocks), Some(dialect)) => next_row(&mut file, (byte, size), blocks, dialect),
-                (byte, _, _) => next_line(&mut file, byte, size),
-            };
-            Ok((row_from(start)?, row_from(end)?))
+        range: ByteRange,
+        quoting: Option<Quoting>,
+    ) -> io::Result<(u64, u64)> {
+        let ByteRange { size, start, end } = range;
+        let mut file = File::open(path)?;
+        let blocks = match quoting {
+            // What is read as a whole needs no look.
+            Some(quoting) if start > 0 || end < size => {
+                Some((quoting, self.blocks(path, state, size, quoting)?))
+            }
+            _ => None,
         };
-        find().map_err(|error| at(path, error))
+        let mut row_from = |byte: u64| match (byte, &blocks) {
+            (0, _) => Ok(0),
+            (byte, _) if byte >= size => Ok(size),
+            (byte, Some((quoting, blocks))) => next_row(&mut file, (byte, size), blocks, *quoting),
+            (byte, None) => next_line(&mut file, byte, size),
+        };
+        Ok((row_from(start)?, row_from(end)?))
     }
 
-    fn blocks(&self, path: &Path, state: &str, size: u64, dialect: &Dialect) -> io::Result<Blocks> {
+    fn blocks(&self, path: &Path, state: &str, size: u64, quoting: Quoting) -> io::Result<Blocks> {
         let key = (path.to_path_buf(), state.to_string());
         // Who comes second waits for the first one.
         let mut known = self.known.lock();
         if let Some(blocks) = known.get(&key) {
             return Ok(Arc::clone(blocks));
         }
-        let blocks = Arc::new(look_through(path, size, dialect)?);
+        let blocks = Arc::new(look_through(path, size, quoting)?);
         if known.len() >= REMEMBERED_FILES {
             known.clear();
         }
@@ -92,7 +108,7 @@ impl RowStarts {
 }
 
 /// The states in which a file's blocks begin.
-fn look_through(path: &Path, size: u64, dialect: &Dialect) -> io::Result<Vec<State>> {
+fn look_through(path: &Path, size: u64, quoting: Quoting) -> io::Result<Vec<State>> {
     let count = usize::try_from(size.div_ceil(BLOCK_BYTES as u64)).map_err(io::Error::other)?;
     let next = AtomicUsize::new(0);
     let ends = Mutex::new(vec![STATES; count]);
@@ -105,7 +121,7 @@ fn look_through(path: &Path, size: u64, dialect: &Dialect) -> io::Result<Vec<Sta
                 return Ok(());
             }
             read_at(&mut file, (block * BLOCK_BYTES) as u64, BLOCK_BYTES, &mut bytes)?;
-            let end = ends_of(&bytes, dialect);
+            let end = ends_of(&bytes, quoting);
             if let Some(place) = ends.lock().get_mut(block) {
                 *place = end;
             }
@@ -137,34 +153,34 @@ fn read_at(file: &mut File, offset: u64, bytes: usize, into: &mut Vec<u8>) -> io
 }
 
 /// In which state a block ends that begins in each of the states.
-fn ends_of(bytes: &[u8], dialect: &Dialect) -> [State; 4] {
+fn ends_of(bytes: &[u8], quoting: Quoting) -> [State; 4] {
     let Some(last) = bytes.last() else { return STATES };
-    if memchr::memchr(dialect.quote, bytes).is_none() {
-        let outside = if ends_value(*last, dialect) { State::Start } else { State::Plain };
+    if memchr::memchr(quoting.quote, bytes).is_none() {
+        let outside = if ends_value(*last, quoting) { State::Start } else { State::Plain };
         return [outside, outside, State::Quoted, outside];
     }
-    let start = run(State::Start, bytes, dialect, |_| false).1;
-    let quoted = run(State::Quoted, bytes, dialect, |_| false).1;
+    let start = run(State::Start, bytes, quoting, |_| false).1;
+    let quoted = run(State::Quoted, bytes, quoting, |_| false).1;
     // The other two soon stand where one of these does, but few blocks have quotes at both ends: the shorter way is to look again.
-    let plain = match memchr::memchr3(dialect.delimiter, b'\n', b'\r', bytes) {
+    let plain = match memchr::memchr3(quoting.delimiter, b'\n', b'\r', bytes) {
         None => State::Plain,
         Some(end)
-            if memchr::memchr(dialect.quote, &bytes[..=end]).is_none() && ends_value(bytes[end], dialect) =>
+            if memchr::memchr(quoting.quote, &bytes[..=end]).is_none() && ends_value(bytes[end], quoting) =>
         {
             start
         }
-        Some(end) => run(State::Start, &bytes[end + 1..], dialect, |_| false).1,
+        Some(end) => run(State::Start, &bytes[end + 1..], quoting, |_| false).1,
     };
     let closing = match bytes[0] {
-        quote if quote == dialect.quote => run(State::Quoted, &bytes[1..], dialect, |_| false).1,
-        end if ends_value(end, dialect) => start,
+        quote if quote == quoting.quote => run(State::Quoted, &bytes[1..], quoting, |_| false).1,
+        end if ends_value(end, quoting) => start,
         _ => plain,
     };
     [start, plain, quoted, closing]
 }
 
-fn ends_value(byte: u8, dialect: &Dialect) -> bool {
-    byte == dialect.delimiter || byte == b'\n' || byte == b'\r'
+fn ends_value(byte: u8, quoting: Quoting) -> bool {
+    byte == quoting.delimiter || byte == b'\n' || byte == b'\r'
 }
 
 /// Goes through bytes; where a row ends with a line feed, `stop` is asked with the place after it. Where it stopped, and the state
@@ -172,34 +188,34 @@ fn ends_value(byte: u8, dialect: &Dialect) -> bool {
 fn run(
     mut state: State,
     bytes: &[u8],
-    dialect: &Dialect,
+    quoting: Quoting,
     mut stop: impl FnMut(usize) -> bool,
 ) -> (Option<usize>, State) {
     let mut place = 0;
     while let Some(byte) = bytes.get(place) {
         match state {
             State::Quoted => {
-                let Some(found) = memchr::memchr(dialect.quote, &bytes[place..]) else { break };
+                let Some(found) = memchr::memchr(quoting.quote, &bytes[place..]) else { break };
                 place += found + 1;
                 state = State::Closing;
                 continue;
             }
-            State::Plain => match memchr::memchr3(dialect.delimiter, b'\n', b'\r', &bytes[place..]) {
+            State::Plain => match memchr::memchr3(quoting.delimiter, b'\n', b'\r', &bytes[place..]) {
                 None => break,
                 Some(found) => place += found,
             },
-            State::Start | State::Closing if *byte == dialect.quote => {
+            State::Start | State::Closing if *byte == quoting.quote => {
                 place += 1;
                 state = State::Quoted;
                 continue;
             }
-            State::Start | State::Closing if ends_value(*byte, dialect) => {}
+            State::Start | State::Closing if ends_value(*byte, quoting) => {}
             State::Start | State::Closing => {
                 state = State::Plain;
                 continue;
             }
         }
-        let is_end = bytes[place] == b'\n' && dialect.delimiter != b'\n';
+        let is_end = bytes[place] == b'\n' && quoting.delimiter != b'\n';
         place += 1;
         state = State::Start;
         if is_end && stop(place) {
@@ -214,7 +230,7 @@ fn next_row(
     file: &mut File,
     (byte, size): (u64, u64),
     blocks: &[State],
-    dialect: &Dialect,
+    quoting: Quoting,
 ) -> io::Result<u64> {
     // A row begins after a line feed, which may be the last byte before.
     let mut block = usize::try_from((byte - 1) / BLOCK_BYTES as u64).map_err(io::Error::other)?;
@@ -222,7 +238,7 @@ fn next_row(
     while let Some(state) = blocks.get(block) {
         let offset = (block * BLOCK_BYTES) as u64;
         read_at(file, offset, BLOCK_BYTES, &mut bytes)?;
-        let found = run(*state, &bytes, dialect, |place| offset + place as u64 >= byte).0;
+        let found = run(*state, &bytes, quoting, |place| offset + place as u64 >= byte).0;
         if let Some(found) = found {
             return Ok((offset + found as u64).min(size));
         }
@@ -252,16 +268,8 @@ fn next_line(file: &mut File, byte: u64, size: u64) -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    fn dialect() -> Dialect {
-        Dialect {
-            has_header: true,
-            delimiter: b',',
-            quote: b'"',
-            escape: None,
-            comment: None,
-            terminator: None,
-            truncated_rows: false,
-        }
+    fn quoting() -> Quoting {
+        Quoting { delimiter: b',', quote: b'"' }
     }
 
     /// Texts of all bytes that matter, each cut everywhere: the parts one after the other end as the whole does.
@@ -271,11 +279,11 @@ mod tests {
         for number in 0..4_usize.pow(6) {
             let text: Vec<u8> = (0..6).map(|place| letters[number / 4_usize.pow(place) % 4]).collect();
             for begin in STATES {
-                let whole = run(begin, &text, &dialect(), |_| false).1;
-                assert_eq!(ends_of(&text, &dialect())[begin as usize], whole, "{text:?} {begin:?}");
+                let whole = run(begin, &text, quoting(), |_| false).1;
+                assert_eq!(ends_of(&text, quoting())[begin as usize], whole, "{text:?} {begin:?}");
                 for cut in 1..text.len() {
-                    let middle = ends_of(&text[..cut], &dialect())[begin as usize];
-                    assert_eq!(ends_of(&text[cut..], &dialect())[middle as usize], whole, "{text:?} {cut}");
+                    let middle = ends_of(&text[..cut], quoting())[begin as usize];
+                    assert_eq!(ends_of(&text[cut..], quoting())[middle as usize], whole, "{text:?} {cut}");
                 }
             }
         }
