@@ -1,5 +1,6 @@
 //! Checks of the repository itself: `cargo run -p xtask -- kernels`.
 
+mod damage;
 mod fuzz;
 mod kernels;
 mod matrix;
@@ -44,6 +45,8 @@ enum Command {
     },
     /// Compares generated queries with DataFusion. Exit code 1: answers differ.
     Fuzz(fuzz::Request),
+    /// Queries damaged Parquet and Arrow files. Exit code 1: a query panics, contradicts another, or does not name its file.
+    Damage(damage::Request),
     /// Runs every case of every test, of which `cargo test` runs a sample. Exit code 1: a test fails.
     Matrix(matrix::Request),
     /// Lists the tests that take longer than 3 seconds by themselves. Exit code 1: one takes longer than 10, or fails.
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
             check_kernels(&kernels::Request { queries, random, seed, architectures, verbose, files })
         }
         Command::Fuzz(request) => fuzz::fuzz(&request),
+        Command::Damage(request) => exit_code(damage::damage(&request)),
         Command::Matrix(request) => exit_code(matrix::matrix(&request)),
         Command::TestTimes(request) => exit_code(test_times::test_times(&request)),
     }

@@ -1,6 +1,7 @@
 //! Tables that the engine reads through DataFusion's readers.
 
 use std::fmt::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -14,9 +15,9 @@ use datafusion::datasource::physical_plan::{
     ArrowSource, CsvSource, FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
 };
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use futures::StreamExt;
 use kelpie_engine::source::{BatchConsumer, ColumnKey, Expected, Lease};
 use kelpie_engine::{CancelToken, EngineError, TableSource};
@@ -27,11 +28,14 @@ use crate::corrections::nan::{any_floats, canonical_batch};
 use crate::derived::Derived;
 use crate::derived::reading::{Reading, pruning};
 use crate::derived::sharing::Sharing;
+use crate::exec::panic_text;
 use crate::expected;
+use crate::file_version::version_of;
 use crate::memory_identity::{self, MemoryIdentity};
 use crate::options::KelpieOptions;
 use crate::parts::{Parts, PartsData};
-use crate::whole_files::whole_files;
+use crate::reader_source::ReaderSource;
+use crate::whole_files::{name_of, whole_files};
 
 /// A table of a plan: every column and every row, whatever the plan's scan leaves out.
 #[derive(Debug)]
@@ -105,11 +109,12 @@ impl ScanTable {
             let meta = &file.object_meta;
             let _ = write!(
                 identity,
-                "|{}{}:{}:{}:{:?}:{:?}",
+                "|{}{}:{}:{}:{}:{:?}:{:?}",
                 config.object_store_url.as_str(),
                 meta.location,
                 meta.size,
                 meta.last_modified.timestamp_nanos_opt().unwrap_or_default(),
+                version_of(config, meta).unwrap_or_default(),
                 file.range,
                 file.partition_values,
             );
@@ -251,6 +256,10 @@ fn plain_source(source: &Arc<dyn FileSource>) -> Result<(Arc<dyn FileSource>, St
             _ => ArrowSource::new_file_source(schema),
         };
         Ok((Arc::new(plain), source.file_type().into()))
+    } else if let Some(own) = source.downcast_ref::<ReaderSource>() {
+        let reader = own.reader();
+        let format = format!("{} {}", reader.file_type(), reader.identity());
+        Ok((Arc::new(ReaderSource::new(Arc::clone(reader), schema)), format))
     } else {
         Err(format!("files of format {} are not compiled", source.file_type()))
     }
@@ -440,7 +449,7 @@ impl BoundTable {
             .with_source(source)
             .with_file_groups(groups.to_vec())
             .with_projection_indices(Some(columns.to_vec()))
-            .map_err(|error| self.error(None, &error))?
+            .map_err(|error| self.error(None, &error.strip_backtrace()))?
             .build();
         let scan = DataSourceExec::from_data_source(config);
         let read = |partition| self.read_partition(&scan, partition, consumer, cancel);
@@ -457,16 +466,44 @@ impl BoundTable {
         let _guard = self.runtime.enter();
         let mut stream = scan
             .execute(partition, Arc::clone(&self.context))
-            .map_err(|error| self.error(Some(partition), &error))?;
-        while let Some(batch) = self.runtime.block_on(stream.next()) {
+            .map_err(|error| self.error(Some(partition), &error.strip_backtrace()))?;
+        let mut rows = 0;
+        while let Some(batch) = self.next_batch(partition, &mut stream)? {
             check(cancel)?;
-            consumer(partition, batch.map_err(|error| self.error(Some(partition), &error))?)?;
+            rows += batch.num_rows() as u64;
+            consumer(partition, batch)?;
         }
-        check(cancel)
+        check(cancel)?;
+        let promised = self.partition_rows().and_then(|promised| promised.get(partition).copied());
+        match promised.filter(|promised| *promised != rows) {
+            Some(promised) => Err(self.error(
+                Some(partition),
+                &format!("a damaged file: it says that there are {promised} rows, and {rows} were read"),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The next rows of a reader. Where the reader panics, as some do over a damaged file, that is an error.
+    fn next_batch(
+        &self,
+        partition: usize,
+        stream: &mut SendableRecordBatchStream,
+    ) -> Result<Option<RecordBatch>, EngineError> {
+        let next = catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(stream.next())));
+        match next {
+            Ok(batch) => {
+                batch.transpose().map_err(|error| self.error(Some(partition), &error.strip_backtrace()))
+            }
+            Err(panic) => {
+                let text = format!("the reader panicked: {}", panic_text(panic.as_ref()));
+                Err(self.error(Some(partition), &text))
+            }
+        }
     }
 
     /// An error that names the files that were being read.
-    fn error(&self, partition: Option<usize>, error: &DataFusionError) -> EngineError {
+    fn error(&self, partition: Option<usize>, error: &str) -> EngineError {
         let files = partition.map_or(&[] as &[_], |partition| self.parts().files(partition));
         let files: Vec<String> = files.iter().map(|file| format!("/{}", file.object_meta.location)).collect();
         let shown = match files.len() {
@@ -474,39 +511,6 @@ impl BoundTable {
             1..=3 => format!("{}: ", files.join(", ")),
             n => format!("{} … {} ({n} files): ", files[0], files[n - 1]),
         };
-        EngineError::Source {
-            table: self.table.name.clone(),
-            message: format!("{shown}{}", error.strip_backtrace()),
-        }
-    }
-}
-
-/// What a table of files is called: by its name where they know it, else as its file is, or as the folder that has all of them.
-fn name_of(files: &[PartitionedFile]) -> String {
-    let (Some(first), Some(last)) = (files.first(), files.last()) else { return "empty".into() };
-    if let Some(reference) = &first.table_reference {
-        return reference.table().to_string();
-    }
-    let (first, last) = (&first.object_meta.location, &last.object_meta.location);
-    let shared = first.parts().zip(last.parts()).take_while(|(first, last)| first == last);
-    let folder = shared.last().map(|(folder, _)| folder.as_ref().to_string());
-    let file = || first.filename().unwrap_or("file").to_string();
-    if files.len() > 1 { folder.unwrap_or_else(file) } else { file() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_are_called_as_they_are_and_several_as_their_folder() {
-        let files = |paths: &[&str]| {
-            name_of(&paths.iter().map(|path| PartitionedFile::new(*path, 1)).collect::<Vec<_>>())
-        };
-        assert_eq!(files(&[]), "empty");
-        assert_eq!(files(&["data/orders.parquet"]), "orders.parquet");
-        assert_eq!(files(&["data/orders/1.parquet", "data/orders/2.parquet"]), "orders");
-        assert_eq!(files(&["data/orders/year=1/1.parquet", "data/orders/year=2/1.parquet"]), "orders");
-        assert_eq!(files(&["1.parquet", "2.parquet"]), "1.parquet");
+        EngineError::Source { table: self.table.name.clone(), message: format!("{shown}{error}") }
     }
 }

@@ -52,6 +52,19 @@ fn joined(mut parts: Vec<PartitionedFile>) -> Vec<PartitionedFile> {
     files
 }
 
+/// What a table of files is called: by its name where they know it, else as its file is, or as the folder that has all of them.
+pub(crate) fn name_of(files: &[PartitionedFile]) -> String {
+    let (Some(first), Some(last)) = (files.first(), files.last()) else { return "empty".into() };
+    if let Some(reference) = &first.table_reference {
+        return reference.table().to_string();
+    }
+    let (first, last) = (&first.object_meta.location, &last.object_meta.location);
+    let shared = first.parts().zip(last.parts()).take_while(|(first, last)| first == last);
+    let folder = shared.last().map(|(folder, _)| folder.as_ref().to_string());
+    let file = || first.filename().unwrap_or("file").to_string();
+    if files.len() > 1 { folder.unwrap_or_else(file) } else { file() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,5 +100,17 @@ mod tests {
     fn a_file_that_is_read_twice_stays_twice() {
         let groups = [FileGroup::new(vec![part("a", 10, None), part("a", 10, None)])];
         assert_eq!(whole_files(&groups).len(), 2);
+    }
+
+    #[test]
+    fn files_are_called_as_they_are_and_several_as_their_folder() {
+        let files = |paths: &[&str]| {
+            name_of(&paths.iter().map(|path| PartitionedFile::new(*path, 1)).collect::<Vec<_>>())
+        };
+        assert_eq!(files(&[]), "empty");
+        assert_eq!(files(&["data/orders.parquet"]), "orders.parquet");
+        assert_eq!(files(&["data/orders/1.parquet", "data/orders/2.parquet"]), "orders");
+        assert_eq!(files(&["data/orders/year=1/1.parquet", "data/orders/year=2/1.parquet"]), "orders");
+        assert_eq!(files(&["1.parquet", "2.parquet"]), "1.parquet");
     }
 }

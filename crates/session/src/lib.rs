@@ -3,9 +3,11 @@
 //! [`install`] adds Kelpie to a session of DataFusion in one line. [`KelpieSession`] is a `SessionContext` with the rules of
 //! `kelpie-datafusion`, the options `kelpie.*` and tables of local files. Programs, bindings and servers stand on this crate.
 
+mod checked_files;
+mod copies;
 mod corrections;
+mod file_facts;
 mod files;
-mod float_statistics;
 mod install;
 mod names;
 mod plan_cache;

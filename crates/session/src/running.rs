@@ -18,7 +18,8 @@ use kelpie_datafusion::{
 use kelpie_engine::{Engine, Phase, Split};
 use parking_lot::Mutex;
 
-use crate::files::{Misfit, find_misfit};
+use crate::checked_files::{caught, find_unreadable, is_panic};
+use crate::files::find_misfit;
 use crate::plan_cache::Planned;
 use crate::planning::Planning;
 use crate::session::QueryTiming;
@@ -69,7 +70,7 @@ impl RunningQuery {
     /// The next rows; nothing after the last.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         self.taking.asked();
-        let mut next = self.stream.next().await.transpose();
+        let mut next = caught(next_of(&mut self.stream)).await;
         // An internal error of a compiled plan is seen, as everywhere.
         let fails_as_generic =
             |error: &DataFusionError| !self.planned.plan.is::<KelpieExec>() || CannotRun::is(error);
@@ -77,13 +78,13 @@ impl RunningQuery {
             && fails_as_generic(error)
         {
             self.plan_again(Planning { is_custom: true, ..planning }).await?;
-            next = self.stream.next().await.transpose();
+            next = caught(next_of(&mut self.stream)).await;
         }
         self.taking.since = Some(Instant::now());
         match next {
             Ok(next) => Ok(next),
-            Err(error) => Err(match misfit(&error, &self.planned.plan).await {
-                Some(misfit) => DataFusionError::Execution(misfit.to_string()),
+            Err(error) => Err(match place_in_files(&error, &self.planned.plan).await {
+                Some(place) => DataFusionError::Execution(place),
                 None => with_room(&self.planned.plan, || name_files(error, &self.planned.plan)),
             }),
         }
@@ -169,9 +170,13 @@ impl RunningQuery {
     }
 }
 
-/// An error of a reader, with the tables that the plan reads: DataFusion's readers do not name them.
-fn name_files(error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> DataFusionError {
-    let of_reader = match error.find_root() {
+async fn next_of(stream: &mut SendableRecordBatchStream) -> Result<Option<RecordBatch>> {
+    stream.next().await.transpose()
+}
+
+/// Whether an error is one of a reader.
+fn is_of_reader(error: &DataFusionError) -> bool {
+    match error.find_root() {
         DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) | DataFusionError::IoError(_) => {
             true
         }
@@ -181,23 +186,30 @@ fn name_files(error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> DataFusi
             };
             matches!(**error, CsvError(_) | ExternalError(_) | IoError(..) | IpcError(_) | ParquetError(_))
         }
-        _ => false,
-    };
+        _ => is_panic(error),
+    }
+}
+
+/// An error of a reader, with the tables that the plan reads: DataFusion's readers do not name them.
+fn name_files(error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> DataFusionError {
     let mut names = Vec::new();
     for_each_scan(plan, &mut |node| {
         let tables = kelpie_datafusion::scanned(node);
         names.extend(tables.iter().map(|table| table.name().to_string()));
     });
-    match of_reader && !names.is_empty() {
+    match is_of_reader(&error) && !names.is_empty() {
         true => error.context(format!("while reading {}", names.join(", "))),
         false => error,
     }
 }
 
-/// Where the row is that a reader of CSV files did not take. What readers say of it holds within what they read.
-async fn misfit(error: &DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> Option<Misfit> {
+/// Where it is in the files that a reader could not go on. What readers say of it holds within what they read.
+async fn place_in_files(error: &DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> Option<String> {
     let text = error.to_string();
-    if !["Parser error", "Csv error"].iter().any(|kind| text.contains(kind)) {
+    let says = |kinds: &[&str]| kinds.iter().any(|kind| text.contains(kind));
+    let of_text = says(&["Parser error", "Csv error", "Json error", "Cast error"]);
+    // Errors of compiled parts are texts.
+    if !of_text && !is_of_reader(error) && !says(&["Parquet", "Arrow", "Ipc"]) {
         return None;
     }
     let mut scans = Vec::new();
@@ -207,8 +219,12 @@ async fn misfit(error: &DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> Optio
         })
     });
     // An error may be of something else all the same: then all files are read, and nothing is found.
-    let found = tokio::task::spawn_blocking(move || scans.iter().find_map(find_misfit)).await;
-    found.ok().flatten()
+    let found = tokio::task::spawn_blocking(move || {
+        let misfit = || scans.iter().find_map(find_misfit).map(|misfit| misfit.to_string());
+        let unreadable = || scans.iter().find_map(find_unreadable).map(|file| file.to_string());
+        if of_text { misfit().or_else(unreadable) } else { unreadable() }
+    });
+    found.await.ok().flatten()
 }
 
 /// Visits the scans of a plan, those of compiled parts too.

@@ -21,6 +21,7 @@ use kelpie_datafusion::{KelpieOptions, KelpieRule, for_each_compiled, on_engine,
 use kelpie_engine::{Engine, ExplainStage, Phase, QueryError, QueryMetrics, Split};
 use parking_lot::Mutex;
 
+use crate::checked_files::caught;
 use crate::corrections::NumberedCopies;
 use crate::files::{self, Broken, LocalFiles, LocalTables};
 #[cfg(feature = "testing")]
@@ -166,6 +167,8 @@ impl KelpieSession {
         // The parser's own limit protects small stacks, and makes other errors of what it cuts off (a CASE that is no CASE).
         // Here statements are measured before, and parsed on stacks that fit.
         config.options_mut().set("datafusion.sql_parser.recursion_limit", &MOST_LEVELS.to_string())?;
+        // Times of INT96 are of any year; nanoseconds hold those from 1677 to 2262, and others wrap around.
+        config.options_mut().set("datafusion.execution.parquet.coerce_int96", "us")?;
         for (name, value) in &options.settings {
             config.options_mut().set(name, value)?;
         }
@@ -262,7 +265,7 @@ impl KelpieSession {
                     text: sql.to_string(),
                     is_custom: false,
                 };
-                let planned = planning.on_its_stack(&clock).await?;
+                let planned = caught(planning.on_its_stack(&clock)).await?;
                 again = planned.0.learning.as_ref().is_some_and(Learning::is_generic).then_some(planning);
                 planned
             }

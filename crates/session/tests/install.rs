@@ -156,7 +156,7 @@ async fn a_session_without_datafusion_s_rules_gets_no_join_order() {
     let builder = SessionStateBuilder::new().with_default_features().with_physical_optimizer_rules(vec![]);
     let state = install(builder, Arc::new(Engine::new())).build();
     let names: Vec<&str> = state.physical_optimizers().iter().map(|rule| rule.name()).collect();
-    assert_eq!(names, ["kelpie", "kelpie_whole_writes"]);
+    assert_eq!(names, ["kelpie_file_facts", "kelpie", "kelpie_whole_writes"]);
 }
 
 fn installed() -> SessionContext {

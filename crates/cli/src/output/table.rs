@@ -4,10 +4,12 @@ use std::io::Write;
 
 use anyhow::Result;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::arrow::datatypes::{FieldRef, SchemaRef};
+use datafusion::arrow::util::display::ArrayFormatter;
+use datafusion::config::FormatOptions;
 use unicode_width::UnicodeWidthStr;
 
+use super::display::for_people;
 use super::{Out, RowWriter};
 
 /// Rows that are looked at before the width of the columns is fixed.
@@ -19,6 +21,7 @@ const SAMPLE_BYTES: usize = 1 << 20;
 /// counted and not shown.
 pub struct TableWriter<W: Write> {
     out: W,
+    display: FormatOptions,
     header: Vec<String>,
     limit: Option<usize>,
     sample: Vec<Vec<String>>,
@@ -30,11 +33,15 @@ pub struct TableWriter<W: Write> {
 }
 
 impl<W: Write> TableWriter<W> {
-    pub fn new(out: W, schema: &SchemaRef, limit: Option<usize>) -> TableWriter<W> {
-        let header = schema.fields().iter().map(|field| escaped(field.name())).collect();
+    pub fn new(out: W, schema: &SchemaRef, limit: Option<usize>, display: &FormatOptions) -> TableWriter<W> {
+        let header = |field: &FieldRef| match display.types_info {
+            true => format!("{}\n{}", escaped(field.name()), field.data_type()),
+            false => escaped(field.name()),
+        };
         TableWriter {
+            header: schema.fields().iter().map(header).collect(),
             out,
-            header,
+            display: display.clone(),
             limit,
             sample: Vec::new(),
             sample_bytes: 0,
@@ -51,7 +58,8 @@ impl<W: Write> TableWriter<W> {
             return Ok(());
         }
         let batch = batch.slice(0, batch.num_rows().min(left));
-        let options = FormatOptions::default().with_display_error(true);
+        let display = self.display.clone();
+        let options = for_people(&display)?;
         let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         for row in 0..batch.num_rows() {
@@ -187,7 +195,7 @@ mod tests {
 
     fn table(batches: &[RecordBatch], limit: Option<usize>) -> String {
         let mut out = Vec::new();
-        let mut writer = TableWriter::new(&mut out, &batches[0].schema(), limit);
+        let mut writer = TableWriter::new(&mut out, &batches[0].schema(), limit, &FormatOptions::default());
         for batch in batches {
             writer.rows(batch).unwrap();
         }

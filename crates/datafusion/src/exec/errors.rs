@@ -8,9 +8,13 @@ use kelpie_engine::{EngineError, QueryError};
 
 /// The error of an engine that panicked.
 pub(super) fn panicked(panic: &(dyn Any + Send)) -> EngineError {
+    EngineError::Internal(format!("the engine panicked: {}", panic_text(panic)))
+}
+
+/// What a panic says.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    EngineError::Internal(format!("the engine panicked: {}", text.unwrap_or("without a message")))
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }
 
 /// The errors of a query are Arrow's, as DataFusion's own operators give them.

@@ -1,7 +1,7 @@
 //! Formats of files, by the extension of their names.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,11 +13,13 @@ use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::error::Result;
 
-use super::at;
+use super::dialect::Dialect;
+use super::error::at;
+use super::options::ReadOptions;
 
 /// What is read, for people.
-pub(super) const KNOWN: &str = "Parquet, CSV, JSON or Arrow file (.parquet, .csv, .tsv, .json, .jsonl, .ndjson, \
-                                .arrow, .ipc, .feather; text also as .gz, .bz2, .xz, .zst)";
+pub(super) const KNOWN: &str = "Parquet, CSV, JSON or Arrow file (.parquet, .csv, .tsv, .tab, .txt, .json, .jsonl, .ndjson, \
+                                .arrow, .arrows, .ipc, .feather; text also as .gz, .bz2, .xz, .zst)";
 
 /// How a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub(super) enum Kind {
     Csv,
     /// Fields between tabs.
     Tsv,
+    /// Lines of whatever the first one shows. A folder may have such files for people beside its data.
+    Txt,
     Json,
     Arrow,
 }
@@ -48,10 +52,11 @@ impl Format {
         };
         let kind = match lower_extension(extension)?.as_str() {
             "csv" => Kind::Csv,
-            "tsv" => Kind::Tsv,
+            "tsv" | "tab" => Kind::Tsv,
+            "txt" => Kind::Txt,
             "json" | "jsonl" | "ndjson" => Kind::Json,
             "parquet" if !compression.is_compressed() => Kind::Parquet,
-            "arrow" | "ipc" | "feather" if !compression.is_compressed() => Kind::Arrow,
+            "arrow" | "arrows" | "ipc" | "feather" if !compression.is_compressed() => Kind::Arrow,
             _ => return None,
         };
         Some(Format { kind, compression })
@@ -59,29 +64,26 @@ impl Format {
 
     /// Whether a column is what stands at its place in a line, so that none can be left out.
     pub fn is_text_by_place(self) -> bool {
-        matches!(self.kind, Kind::Csv | Kind::Tsv)
+        matches!(self.kind, Kind::Csv | Kind::Tsv | Kind::Txt)
     }
 
-    /// DataFusion's reader, which infers the types of text from so many rows of a file, or all. Whether JSON is one array or a
-    /// value a line shows the first file.
-    pub fn reader(self, first: &Path, infer_rows: Option<usize>) -> Result<Arc<dyn FileFormat>> {
-        let infer_rows = infer_rows.unwrap_or(usize::MAX);
-        Ok(match self.kind {
-            Kind::Parquet => Arc::new(ParquetFormat::default()),
+    /// What writes such files; text in the dialect of the files that are there.
+    pub fn writer(self, dialect: Option<&Dialect>, options: &ReadOptions) -> Arc<dyn FileFormat> {
+        match self.kind {
+            Kind::Parquet => {
+                Arc::new(ParquetFormat::default().with_options(options.parquet.as_ref().clone()))
+            }
             Kind::Arrow => Arc::new(ArrowFormat),
-            Kind::Csv | Kind::Tsv => {
-                let delimiter = if self.kind == Kind::Tsv { b'\t' } else { b',' };
-                let format = CsvFormat::default().with_has_header(true).with_delimiter(delimiter);
-                let format = format.with_schema_infer_max_rec(infer_rows);
+            Kind::Json => Arc::new(JsonFormat::default().with_file_compression_type(self.compression)),
+            Kind::Csv | Kind::Tsv | Kind::Txt => {
+                let mut format = CsvFormat::default().with_options(options.csv.as_ref().clone());
+                format = format.with_has_header(options.has_header);
+                if let Some(dialect) = dialect {
+                    format = format.with_delimiter(dialect.delimiter);
+                }
                 Arc::new(format.with_file_compression_type(self.compression))
             }
-            Kind::Json => {
-                let lines = self.compression.is_compressed() || !begins_with_bracket(first)?;
-                let format = JsonFormat::default().with_schema_infer_max_rec(infer_rows);
-                let format = format.with_file_compression_type(self.compression);
-                Arc::new(format.with_newline_delimited(lines))
-            }
-        })
+        }
     }
 }
 
@@ -96,26 +98,4 @@ pub(super) fn begins_with_bracket(path: &Path) -> Result<bool> {
     let file = File::open(path).map_err(|error| at(path, error))?;
     file.take(LOOKED_AT).read_to_end(&mut start).map_err(|error| at(path, error))?;
     Ok(start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'['))
-}
-
-/// A damaged footer is an error that names the file; the reader of Parquet computes with its length unchecked.
-pub(super) fn check_parquet_footer(path: &Path) -> Result<()> {
-    const FOOTER_BYTES: u64 = 8;
-    const MAGIC_BYTES: u64 = 4;
-    let mut file = File::open(path).map_err(|error| at(path, error))?;
-    let bytes = file.metadata().map_err(|error| at(path, error))?.len();
-    let mut footer = [0; FOOTER_BYTES as usize];
-    if bytes >= FOOTER_BYTES + MAGIC_BYTES {
-        file.seek(SeekFrom::End(-(FOOTER_BYTES as i64))).map_err(|error| at(path, error))?;
-        file.read_exact(&mut footer).map_err(|error| at(path, error))?;
-    }
-    let [a, b, c, d, magic @ ..] = footer;
-    // `PARE` ends a file with an encrypted footer.
-    if magic != *b"PAR1" && magic != *b"PARE" {
-        return Err(at(path, "not a Parquet file, or cut off: its end is not that of one"));
-    }
-    match u64::from(u32::from_le_bytes([a, b, c, d])) + FOOTER_BYTES + MAGIC_BYTES <= bytes {
-        true => Ok(()),
-        false => Err(at(path, "a damaged Parquet file: its metadata is longer than the file")),
-    }
 }

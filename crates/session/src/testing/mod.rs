@@ -7,11 +7,13 @@
 mod adversarial;
 mod check;
 mod compare;
+mod damage;
 mod data;
 mod fuzzing;
 mod queries;
 mod relational;
 mod report;
+mod thrift_integers;
 mod variants;
 
 use std::sync::Arc;
@@ -31,9 +33,13 @@ use self::compare::Nature;
 use self::variants::Subject;
 
 pub use compare::{Outcome, compare, same};
+pub use damage::{
+    DamageReport, SoundFile, damage, damage_and_query, footer_of, replace_integer, sound_files,
+};
 pub use data::tables;
 pub use queries::{Generated, QueryGenerator};
 pub use report::{Difference, FuzzReport};
+pub use thrift_integers::integers;
 
 pub use kelpie_datafusion::uncompiled_reasons;
 pub use kelpie_datafusion::{Translated, translate};
@@ -94,9 +100,9 @@ fn sessions_over<'a>(
     engine: Arc<Engine>,
 ) -> Result<(SessionContext, KelpieSession)> {
     let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    // DataFusion as it is, compiled or not.
     let options = SessionOptions { engine: Some(engine), ..SessionOptions::default() };
-    let mut options = options.with("kelpie.corrections", "false");
+    // What is compared is DataFusion as it is.
+    let mut options = options.with("kelpie.corrections", "off");
     for (name, value) in settings {
         options = options.with(*name, *value);
     }

@@ -1,0 +1,43 @@
+//! Files that lie: what a file says of places, sizes and counts is held against the file before a reader believes it.
+//!
+//! Readers allocate by what a file says, and an allocation that no memory has ends the process. So the metadata of a file is gone
+//! through before it becomes a table. What is wrong beneath that, a reader finds, or panics over: then the files of the query are read
+//! column by column to find which one it is ([`find_unreadable`]).
+
+mod arrow;
+mod footer;
+mod guard;
+mod pages;
+mod parquet;
+mod thrift;
+mod unreadable;
+
+use std::path::Path;
+
+use datafusion::error::{DataFusionError, Result};
+
+pub(crate) use guard::{caught, is_panic};
+pub(crate) use unreadable::find as find_unreadable;
+
+/// Of smaller tables the headers of all pages are looked at: these are read by DataFusion's operators, which do not count rows.
+const SMALL_BYTES: u64 = 16 << 20;
+
+/// An error names the first Parquet file whose metadata cannot be right.
+pub(crate) fn check_parquet<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Result<()> {
+    let sizes = paths.clone().map(|path| path.metadata().map_or(0, |file| file.len()));
+    let with_pages = sizes.fold(0, u64::saturating_add) <= SMALL_BYTES;
+    check_each(paths, |path| parquet::check(path, with_pages))
+}
+
+/// An error names the first Arrow file whose metadata cannot be right.
+pub(crate) fn check_arrow<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<()> {
+    check_each(paths, arrow::check)
+}
+
+fn check_each<'a>(
+    mut paths: impl Iterator<Item = &'a Path>,
+    check: impl Fn(&Path) -> Result<(), String>,
+) -> Result<()> {
+    let at = |path: &Path, what| DataFusionError::Execution(format!("{}: {what}", path.display()));
+    paths.try_for_each(|path| check(path).map_err(|what| at(path, what)))
+}

@@ -1,0 +1,108 @@
+//! Whether what a Parquet file says of itself can be.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::footer::{Chunk, Footer, Leaf};
+use super::pages::{check_bounds, check_offsets, check_pages};
+
+const FOOTER_BYTES: u64 = 8;
+const MAGIC_BYTES: u64 = 4;
+/// Indexes of pages stand together: so many bytes of them are read at once.
+const MOST_INDEX_BYTES: u64 = 256 << 20;
+
+/// An error says what is wrong. The headers of pages are looked at where that is asked for, which takes as long as reading the file.
+pub(super) fn check(path: &Path, with_pages: bool) -> Result<(), String> {
+    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    let bytes = file.metadata().map_err(|error| error.to_string())?.len();
+    let Some(metadata) = metadata(&mut file, bytes)? else { return Ok(()) };
+    let footer = Footer::parse(&metadata)
+        .map_err(|what| format!("a damaged Parquet file: its metadata cannot be read: {what}"))?;
+    footer.check(bytes)?;
+    let mut pages = Pages { file, bytes, with_pages, held: (0, Vec::new()) };
+    pages.hold(&footer)?;
+    for (number, group) in footer.row_groups.iter().enumerate() {
+        for (chunk, leaf) in group.columns.iter().zip(&footer.leaves) {
+            pages.check(chunk, leaf, group.rows).map_err(|what| {
+                format!("a damaged Parquet file: row group {number}, column {}: {what}", leaf.name)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of the footer; none where they are encrypted.
+fn metadata(file: &mut File, bytes: u64) -> Result<Option<Vec<u8>>, String> {
+    let mut footer = [0; FOOTER_BYTES as usize];
+    if bytes >= FOOTER_BYTES + MAGIC_BYTES {
+        footer.copy_from_slice(&read(file, bytes - FOOTER_BYTES, bytes)?);
+    }
+    let [a, b, c, d, magic @ ..] = footer;
+    match &magic {
+        b"PAR1" => {}
+        b"PARE" => return Ok(None),
+        _ => return Err("not a Parquet file, or cut off: its end is not that of one".into()),
+    }
+    let length = u64::from(u32::from_le_bytes([a, b, c, d]));
+    match length + FOOTER_BYTES + MAGIC_BYTES <= bytes {
+        true => read(file, bytes - FOOTER_BYTES - length, bytes - FOOTER_BYTES).map(Some),
+        false => Err("a damaged Parquet file: its metadata is longer than the file".into()),
+    }
+}
+
+fn read(file: &mut File, start: u64, end: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = vec![0; (end - start) as usize];
+    let read = file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut bytes));
+    read.map(|()| bytes).map_err(|error| error.to_string())
+}
+
+struct Pages {
+    file: File,
+    bytes: u64,
+    with_pages: bool,
+    /// What was read ahead, and where it begins.
+    held: (u64, Vec<u8>),
+}
+
+impl Pages {
+    /// Reads ahead what will be looked at: the whole file, or all indexes.
+    fn hold(&mut self, footer: &Footer) -> Result<(), String> {
+        let chunks = footer.row_groups.iter().flat_map(|group| &group.columns);
+        let parts = chunks.flat_map(|chunk| [chunk.offset_index, chunk.column_index]);
+        let parts = parts.filter_map(|part| part.within(self.bytes).ok().flatten());
+        let (start, end) = match self.with_pages {
+            true => (0, self.bytes),
+            false => parts.fold((u64::MAX, 0), |(start, end), part| (start.min(part.0), end.max(part.1))),
+        };
+        if start < end && end - start <= MOST_INDEX_BYTES {
+            self.held = (start, read(&mut self.file, start, end)?);
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, chunk: &Chunk, leaf: &Leaf, rows: i64) -> Result<(), String> {
+        let outside = |()| "it is not within the file".to_string();
+        let range = chunk.range(self.bytes).map_err(outside)?;
+        if let Some(index) = chunk.offset_index.within(self.bytes).map_err(outside)? {
+            check_offsets(&self.part(index)?, range, rows)?;
+        }
+        if let Some(index) = chunk.column_index.within(self.bytes).map_err(outside)? {
+            check_bounds(&self.part(index)?)?;
+        }
+        match self.with_pages && chunk.described {
+            true => check_pages(&self.part(range)?, chunk, leaf, rows),
+            false => Ok(()),
+        }
+    }
+
+    fn part(&mut self, (start, end): (u64, u64)) -> Result<Cow<'_, [u8]>, String> {
+        let (first, held) = &self.held;
+        let place = |at: u64| at.checked_sub(*first).and_then(|at| usize::try_from(at).ok());
+        match place(start).zip(place(end)).and_then(|(start, end)| held.get(start..end)) {
+            Some(part) => Ok(Cow::Borrowed(part)),
+            None => read(&mut self.file, start, end).map(Cow::Owned),
+        }
+    }
+}
