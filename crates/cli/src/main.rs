@@ -20,6 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, FromArgMatches};
+use kelpie_session::Engine;
 
 use args::{Arguments, Command};
 
@@ -30,6 +31,9 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     let scripts = args::scripts(&matches);
+    if let Some(problem) = Engine::cache_problem() {
+        complain(&format!("warning: {problem}"));
+    }
     match start(arguments, scripts) {
         Ok(code) => code,
         // The reader of a pipe has seen enough.

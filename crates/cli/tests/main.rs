@@ -5,6 +5,7 @@
 mod program;
 
 mod benchmarks;
+mod caches;
 mod circles;
 mod cli;
 mod deep;

@@ -172,10 +172,11 @@ impl KelpieExec {
     ) -> Option<Result<SendableRecordBatchStream>> {
         let (start, schema) = (Instant::now(), self.schema());
         let mut rows = Vec::new();
-        let mut take = |batch| {
-            rows.push(conform(&batch, &schema)?);
+        let mut keep = |batch| {
+            rows.push(batch);
             Ok(())
         };
+        let mut take = |batch| conform(&batch, &schema, &mut keep);
         let run = AssertUnwindSafe(|| self.engine.stream(query, batches, &guard.0, &mut take));
         let outcome = catch_unwind(run).unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
         match outcome {

@@ -2,16 +2,21 @@
 //!
 //! One file an entry, named by a hash of its key. A file is: the magic, the length of the key, the length of the data,
 //! a checksum of both, the key, the data. Files are written under another name and renamed, so that no reader sees half
-//! of one; a damaged file reads as absent and is replaced by the next write.
+//! of one; a damaged file reads as absent and is replaced by the next write, and so is what is no file at all (a pipe, a device).
+//!
+//! The checksum is one of accidents: who may write the folder may put code there that then runs. So a folder that other users may
+//! write, or that is theirs, is not used ([`DiskCache::problem`]).
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The environment variable that names the folder of all of Kelpie's caches.
 pub const CACHE_VARIABLE: &str = "KELPIE_CACHE_DIR";
 
+/// Bytes of an entry at most: code of a kernel has a few hundred KB.
+const MOST_BYTES: u64 = 1 << 28;
 const MAGIC: &[u8; 8] = b"KELPIE01";
 const HEADER_BYTES: usize = 8 + 8 + 8 + 16;
 
@@ -41,6 +46,13 @@ impl DiskCache {
         self.folder.as_deref()
     }
 
+    /// Why the folder is not used, if others may write it: its owner and root alone may, and the same holds of what it lies in but that
+    /// there others may add what is theirs.
+    pub fn problem(&self) -> Option<String> {
+        let folder = self.folder.as_deref()?;
+        trouble(folder, false).or_else(|| trouble(folder.parent()?, true))
+    }
+
     /// The file of a key.
     fn path(&self, key: &str) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.join(file_name(key)))
@@ -48,7 +60,8 @@ impl DiskCache {
 
     /// The data stored for `key`; `None` where there is none or it is damaged.
     pub fn read(&self, key: &str) -> Option<Vec<u8>> {
-        let mut file = fs::read(self.path(key)?).ok()?;
+        let path = self.path(key)?;
+        let mut file = self.problem().is_none().then(|| read_file(&path, MOST_BYTES).ok())??;
         let data_at = HEADER_BYTES.checked_add(key.len())?;
         let expected = header(key, file.get(data_at..)?);
         if file.get(..HEADER_BYTES)? != expected || file.get(HEADER_BYTES..data_at)? != key.as_bytes() {
@@ -61,7 +74,8 @@ impl DiskCache {
     /// Stores `data` for `key`; whether that worked.
     pub fn write(&self, key: &str, data: &[u8]) -> bool {
         let header = header(key, data);
-        self.path(key).is_some_and(|path| write_whole(&path, &[&header, key.as_bytes(), data]).is_ok())
+        let path = self.path(key).filter(|_| self.problem().is_none());
+        path.is_some_and(|path| write_whole(&path, &[&header, key.as_bytes(), data]).is_ok())
     }
 }
 
@@ -70,7 +84,7 @@ impl DiskCache {
 pub fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     static WRITES: AtomicU64 = AtomicU64::new(0);
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        create_folder(folder)?;
     }
     let number = WRITES.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
@@ -81,6 +95,64 @@ pub fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// Reads a file of at most so many bytes. What is no file, and may never end, is an error: a pipe, a device, a folder.
+pub fn read_file(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
+    let other = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let mut options = fs::File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // Opening a pipe would wait for whoever writes it.
+        options.custom_flags(libc::O_NONBLOCK);
+    }
+    let file = options.open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(other("it is no file but a pipe, a device or a folder".into()));
+    }
+    if metadata.len() > most_bytes {
+        return Err(other(format!("it has {} bytes, more than {most_bytes}", metadata.len())));
+    }
+    let mut content = Vec::new();
+    file.take(most_bytes).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Makes a folder, and those that it lies in, for this user alone.
+fn create_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+/// Why other users may change what is in a folder, if they may. Of one that is there for all, what is somebody's is theirs alone.
+#[cfg(unix)]
+fn trouble(folder: &Path, may_be_for_all: bool) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    const WRITTEN_BY_OTHERS: u32 = 0o022;
+    const FOR_ALL: u32 = 0o1000;
+    let metadata = fs::metadata(folder).ok().filter(fs::Metadata::is_dir)?;
+    // What `/proc/self` is, is this process's; where there is none, nothing is known of owners.
+    let own = fs::metadata("/proc/self").map(|process| process.uid());
+    if own.is_ok_and(|own| metadata.uid() != own && metadata.uid() != 0) {
+        return Some(format!("{} is another user's, and is not used for caches", folder.display()));
+    }
+    let is_open =
+        metadata.mode() & WRITTEN_BY_OTHERS != 0 && !(may_be_for_all && metadata.mode() & FOR_ALL != 0);
+    is_open.then(|| {
+        let folder = folder.display();
+        format!("other users may write {folder}, which is not used for caches then; `chmod go-w {folder}` changes that")
+    })
+}
+
+#[cfg(not(unix))]
+fn trouble(_: &Path, _: bool) -> Option<String> {
+    None
 }
 
 fn header(key: &str, data: &[u8]) -> [u8; HEADER_BYTES] {
@@ -161,6 +233,56 @@ mod tests {
             assert!(!cache.write("key", b"code"));
             assert_eq!(cache.read("key"), None);
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_that_others_may_write_is_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("cache");
+        let cache = DiskCache::at(&folder);
+        assert!(cache.problem().is_none() && cache.write("key", b"code"));
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        for mode in [0o777, 0o770, 0o707, 0o1777] {
+            set(&folder, mode);
+            let problem = cache.problem().unwrap();
+            assert!(problem.contains("cache") && problem.contains("chmod go-w"), "{problem}");
+            assert_eq!(cache.read("key"), None);
+            assert!(!cache.write("key", b"code"));
+        }
+        set(&folder, 0o755);
+        assert_eq!(cache.read("key").as_deref(), Some(&b"code"[..]));
+        // Who may write what it lies in may put another in its place, but where nobody moves what is others'.
+        set(outer.path(), 0o777);
+        assert!(cache.problem().is_some());
+        set(outer.path(), 0o1777);
+        assert_eq!(cache.problem(), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::at(folder.path());
+        let path = folder.path().join(file_name("key"));
+        let make = |program: &str, arguments: &[&std::ffi::OsStr]| {
+            std::process::Command::new(program).args(arguments).status().unwrap().success()
+        };
+        assert!(make("mkfifo", &[path.as_os_str()]));
+        assert!(read_file(&path, 100).unwrap_err().to_string().contains("a pipe"));
+        assert_eq!(cache.read("key"), None);
+        // A write puts an entry in its place.
+        assert!(cache.write("key", b"code"));
+        assert_eq!(cache.read("key").as_deref(), Some(&b"code"[..]));
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(read_file(&path, 100).unwrap_err().to_string().contains("a device"));
+        assert_eq!(cache.read("key"), None);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, [0; 101]).unwrap();
+        assert!(read_file(&path, 100).unwrap_err().to_string().contains("101 bytes"));
     }
 
     #[test]

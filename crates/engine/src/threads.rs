@@ -40,6 +40,8 @@ struct State {
     woken: usize,
     /// All threads.
     threads: usize,
+    /// Nobody gives them work any more.
+    is_ending: bool,
 }
 
 /// A place among the queries that run at once.
@@ -84,6 +86,13 @@ impl QueryThreads {
             return started;
         }
         Ok(())
+    }
+}
+
+impl Drop for QueryThreads {
+    fn drop(&mut self) {
+        self.0.state.lock().is_ending = true;
+        self.0.woken.notify_all();
     }
 }
 
@@ -140,7 +149,7 @@ impl Shared {
     fn wait(&self, state: &mut MutexGuard<'_, State>) -> Option<bool> {
         state.idle += 1;
         while state.woken == 0 {
-            if self.woken.wait_for(state, IDLE).timed_out() && state.woken == 0 {
+            if state.is_ending || self.woken.wait_for(state, IDLE).timed_out() && state.woken == 0 {
                 (state.idle, state.threads) = (state.idle - 1, state.threads - 1);
                 return None;
             }

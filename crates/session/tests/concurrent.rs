@@ -1,10 +1,12 @@
 //! Many queries at once, on few threads and in sessions that differ: all end, with their own answers.
+//!
+//! `KELPIE_SECONDS=3600 cargo test --test sql -- concurrent::` runs each of them again and again for an hour.
 
 use std::fs::File;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::Int64Type;
@@ -74,6 +76,13 @@ async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     ended.unwrap_or_else(|_| panic!("{what}: it stands still"))
 }
 
+/// At least so many rounds, and as many as there is time for where time is given.
+fn rounds(least: usize) -> impl Iterator<Item = usize> {
+    let given = std::env::var("KELPIE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let (start, given) = (Instant::now(), Duration::from_secs(given.unwrap_or(0)));
+    (0..).take_while(move |round| *round < least || start.elapsed() < given)
+}
+
 /// A query, and its answer. Columns of several tables are asked for in several combinations.
 fn numbered(query: i64) -> (String, i64) {
     let (table, least) = (query % TABLES, query % 11);
@@ -92,13 +101,19 @@ fn numbered(query: i64) -> (String, i64) {
     }
 }
 
+async fn all_of(mut running: JoinSet<()>) {
+    while let Some(ended) = running.join_next().await {
+        ended.unwrap();
+    }
+}
+
 fn many_at_once(device: &'static str, blocking: usize, queries: i64) {
     let folder = data();
     let runtime = runtime(blocking);
-    runtime.block_on(soon("many queries at once", async {
+    runtime.block_on(async {
         let engine = Arc::<Engine>::default();
         let session = session(options(&engine, device), folder.path()).await;
-        for _ in 0..2 {
+        for _ in rounds(2) {
             session.clear_columns();
             let mut running = JoinSet::new();
             for query in 0..queries {
@@ -106,11 +121,9 @@ fn many_at_once(device: &'static str, blocking: usize, queries: i64) {
                 let (sql, expected) = numbered(query);
                 running.spawn(async move { assert_eq!(number(&session, &sql).await, expected, "{sql}") });
             }
-            while let Some(ended) = running.join_next().await {
-                ended.unwrap();
-            }
+            soon("many queries at once", all_of(running)).await;
         }
-    }));
+    });
     runtime.shutdown_background();
 }
 
@@ -178,9 +191,7 @@ fn parts_of_one_plan_do_not_wait_for_each_other() {
             let session = Arc::clone(&session);
             running.spawn(async move { assert_eq!(number(&session, sql).await, expected) });
         }
-        while let Some(ended) = running.join_next().await {
-            ended.unwrap();
-        }
+        all_of(running).await;
     }));
     runtime.shutdown_background();
 }
@@ -190,23 +201,24 @@ fn parts_of_one_plan_do_not_wait_for_each_other() {
 fn a_query_that_waits_for_another_can_be_cancelled() {
     let folder = data();
     let runtime = runtime(2);
-    runtime.block_on(soon("cancelled queries", async {
+    runtime.block_on(async {
         let engine = Arc::<Engine>::default();
         let session = session(options(&engine, "cpu"), folder.path()).await;
-        for round in 0..20 {
+        for round in rounds(20) {
             session.clear_columns();
             let mut running = JoinSet::new();
             for query in 0..20 {
                 let (session, (sql, _)) = (Arc::clone(&session), numbered(query));
                 running.spawn(async move { session.sql(&sql).await.map(|_| ()) });
             }
-            tokio::time::sleep(Duration::from_millis(round % 5)).await;
+            tokio::time::sleep(Duration::from_millis(round as u64 % 5)).await;
             running.abort_all();
             while running.join_next().await.is_some() {}
             let (sql, expected) = numbered(round as i64);
-            assert_eq!(number(&session, &sql).await, expected);
+            let answer = soon("a query after cancelled ones", number(&session, &sql)).await;
+            assert_eq!(answer, expected);
         }
-    }));
+    });
     runtime.shutdown_background();
 }
 
@@ -215,7 +227,7 @@ fn a_query_that_waits_for_another_can_be_cancelled() {
 fn sessions_that_differ_do_not_disturb_each_other() {
     let folder = data();
     let runtime = runtime(4);
-    runtime.block_on(soon("sessions that differ", async {
+    runtime.block_on(async {
         let engine = Arc::<Engine>::default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut sessions = Vec::new();
@@ -231,25 +243,25 @@ fn sessions_that_differ_do_not_disturb_each_other() {
             let own = options(&engine, "simt").with("kelpie.simt_lanes", lanes);
             sessions.push(session(own, folder.path()).await);
         }
-        let mut running = JoinSet::new();
-        for (number_of, session) in sessions.iter().enumerate() {
-            for round in 0..6 {
-                let session = Arc::clone(session);
-                let first = number_of as i64 * 7 + round * 3;
-                running.spawn(async move {
-                    for query in first..first + 6 {
-                        let (sql, expected) = numbered(query);
-                        assert_eq!(number(&session, &sql).await, expected, "{sql}");
-                        if query % 5 == 0 {
-                            session.clear_columns();
-                        }
-                    }
-                });
+        for _ in rounds(1) {
+            let mut running = JoinSet::new();
+            for (number_of, session) in sessions.iter().enumerate() {
+                for round in 0..6 {
+                    running.spawn(six_queries(Arc::clone(session), number_of as i64 * 7 + round * 3));
+                }
             }
+            soon("sessions that differ", all_of(running)).await;
         }
-        while let Some(ended) = running.join_next().await {
-            ended.unwrap();
-        }
-    }));
+    });
     runtime.shutdown_background();
+}
+
+async fn six_queries(session: Arc<KelpieSession>, first: i64) {
+    for query in first..first + 6 {
+        let (sql, expected) = numbered(query);
+        assert_eq!(number(&session, &sql).await, expected, "{sql}");
+        if query % 5 == 0 {
+            session.clear_columns();
+        }
+    }
 }

@@ -232,3 +232,56 @@ async fn what_is_explained_says_that_there_is_no_dictionary() {
     let error = kelpie.sql("SELECT count(*) FROM u JOIN t ON t.w = u.w").await.unwrap_err().to_string();
     assert!(error.contains("texts have no dictionaries"), "{error}");
 }
+
+/// A table has more values than the keys of its columns' type tell apart, each batch of it fewer.
+#[tokio::test]
+async fn keys_that_are_too_small_for_all_rows_make_more_batches() {
+    use datafusion::arrow::datatypes::{Int8Type, UInt8Type};
+    let batch = |first: i64| {
+        let texts: Vec<String> = (first..first + 100).map(|value| format!("text {value}")).collect();
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("id", Arc::new(Int64Array::from_iter_values(first..first + 100))),
+            (
+                "s",
+                Arc::new(DictionaryArray::<Int8Type>::from_iter(
+                    texts.iter().map(|text| Some(text.as_str())),
+                )),
+            ),
+            (
+                "u",
+                Arc::new(DictionaryArray::<UInt8Type>::from_iter(
+                    texts.iter().map(|text| Some(text.as_str())),
+                )),
+            ),
+        ];
+        RecordBatch::try_from_iter(columns).unwrap()
+    };
+    let batches: Vec<RecordBatch> = (0..7).map(|number| batch(number * 100)).collect();
+    for device in ["cpu", "simt"] {
+        let options = SessionOptions::default().with("kelpie.device", device).with("kelpie.fallback", "deny");
+        let kelpie = KelpieSession::new(options).unwrap();
+        let table = MemTable::try_new(batches[0].schema(), vec![batches.clone()]).unwrap();
+        kelpie.context().register_table("t", Arc::new(table)).unwrap();
+        for (sql, rows) in [
+            ("select s, count(*) from t group by s", 700),
+            ("select u, s, id from t where id <> 5 order by id desc", 699),
+            ("select a.u from t a join t b on a.s = b.u", 700),
+            ("select max(s), min(u) from t", 1),
+            ("select distinct u from t where id < 300", 300),
+        ] {
+            let result = kelpie.sql(sql).await.unwrap_or_else(|error| panic!("{device}: {sql}: {error}"));
+            assert!(result.timing.compiled, "{:?}", result.timing.reasons);
+            assert_eq!(result.rows(), rows, "{device}: {sql}");
+            let is_kept = |batch: &RecordBatch| batch.schema() == result.schema;
+            assert!(result.batches.iter().all(is_kept), "{device}: {sql}");
+        }
+        let sorted = kelpie.sql("select s from t where s <> '' order by s").await.unwrap();
+        let texts = sorted.batches.iter().map(|batch| cast(batch.column(0), &DataType::Utf8).unwrap());
+        let texts: Vec<String> = texts
+            .flat_map(|column| {
+                column.as_string::<i32>().iter().map(|text| text.unwrap().to_string()).collect::<Vec<_>>()
+            })
+            .collect();
+        assert!(texts.len() == 700 && texts.is_sorted(), "{device}");
+    }
+}

@@ -47,6 +47,7 @@ fn expressions() -> Vec<Expr> {
             all.push(call(function, vec![of(index), of(index)], data_type.clone()));
         }
     }
+    all.push(call(Function::OneNan, vec![of(2)], Float64));
     for (index, digits) in [(2, None), (2, Some(3)), (3, Some(1)), (3, None)] {
         let data_type = columns()[index].clone();
         let arguments = [of(index)].into_iter().chain(digits.map(|digits| int(digits, Int64)));

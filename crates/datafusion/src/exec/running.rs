@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::error::ArrowError;
 use datafusion::error::{DataFusionError, Result};
 use kelpie_engine::{Batches, CancelToken, Engine, EngineError, Place, Query, QueryMetrics};
 use tokio::runtime::Handle;
@@ -53,8 +54,8 @@ impl EngineJob {
 
     fn run(&self, sender: &mpsc::Sender<RecordBatch>, cancel: &CancelToken, place: &mut Place) -> End {
         let (start, mut waited) = (Instant::now(), Duration::ZERO);
-        let outcome = self.engine.stream(&self.query, self.batches, cancel, &mut |batch| {
-            let batch = match sender.try_send(conform(&batch, &self.schema)?) {
+        let mut send = |batch| {
+            let batch = match sender.try_send(batch) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Closed(_)) => return Err(EngineError::Cancelled),
                 Err(TrySendError::Full(batch)) => batch,
@@ -65,7 +66,9 @@ impl EngineJob {
             let sent = sender.blocking_send(batch);
             waited += sending.elapsed();
             sent.map_err(|_| EngineError::Cancelled)
-        });
+        };
+        let mut take = |batch| conform(&batch, &self.schema, &mut send);
+        let outcome = self.engine.stream(&self.query, self.batches, cancel, &mut take);
         outcome.map(|metrics| (metrics, start.elapsed().saturating_sub(waited)))
     }
 }
@@ -104,8 +107,25 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Rows with exactly the schema of the plan that Kelpie replaces (its kinds of text, its metadata).
-pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
+/// Hands on rows with exactly the schema of the plan that Kelpie replaces (its kinds of text, its metadata): in several batches where
+/// its keys of dictionaries tell fewer values apart than there are. Each batch has a dictionary of its own.
+pub(super) fn conform(
+    batch: &RecordBatch,
+    schema: &SchemaRef,
+    take: &mut dyn FnMut(RecordBatch) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    let rows = batch.num_rows();
+    match conformed(batch, schema) {
+        Err(EngineError::Arrow(ArrowError::DictionaryKeyOverflowError)) if rows > 1 => {
+            let half = rows / 2;
+            conform(&batch.slice(0, half), schema, take)?;
+            conform(&batch.slice(half, rows - half), schema, take)
+        }
+        conformed => take(conformed?),
+    }
+}
+
+fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
     if batch.num_columns() != schema.fields().len() {
         let (columns, fields) = (batch.num_columns(), schema.fields().len());
         return Err(EngineError::Internal(format!("Kelpie gave {columns} columns, not {fields}")));

@@ -1,17 +1,19 @@
 //! What was measured, in files: JSON, one a device, with a version. A file that cannot be used is as good as none, and it is told why.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kelpie_device::disk_cache::{file_name, write_whole};
+use kelpie_device::disk_cache::{file_name, read_file, write_whole};
 use serde::{Deserialize, Serialize};
 
 use super::{Calibrated, Measured, Point};
 
 /// The form of the files, and what is measured: another one is not read.
 const VERSION: u64 = 1;
+
+/// Bytes of a file at most: it has some KB.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// A file.
 #[derive(Serialize, Deserialize)]
@@ -29,7 +31,7 @@ fn path(folder: &Path, identity: &str) -> PathBuf {
 /// What is known of the device with such an identity.
 pub(super) fn read(folder: &Path, identity: &str) -> Calibrated {
     let path = path(folder, identity);
-    let text = match fs::read(&path) {
+    let text = match read_file(&path, MOST_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Calibrated::Assumed,
         Err(error) => return Calibrated::Ignored(format!("{} cannot be read: {error}", path.display())),
@@ -80,6 +82,8 @@ fn are_rates(measured: &Measured) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn measured() -> Measured {

@@ -142,7 +142,10 @@ impl Calibrations {
             return Calibrated::Assumed;
         }
         let read = || match &self.folder {
-            Some(folder) => file::read(folder, &device.identity()),
+            Some(folder) => match DiskCache::at(folder).problem() {
+                Some(problem) => Calibrated::Ignored(problem),
+                None => file::read(folder, &device.identity()),
+            },
             None => Calibrated::Assumed,
         };
         known.entry(device.name()).or_insert_with(read).clone()
@@ -151,7 +154,10 @@ impl Calibrations {
     /// Keeps what was measured of a device, here and in its file; which that is, or why there is none.
     fn keep(&self, device: &Arc<dyn Device>, measured: Measured) -> (Arc<Measured>, Result<PathBuf, String>) {
         let kept = match &self.folder {
-            Some(folder) => file::write(folder, &device.identity(), &measured),
+            Some(folder) => match DiskCache::at(folder).problem() {
+                Some(problem) => Err(problem),
+                None => file::write(folder, &device.identity(), &measured),
+            },
             None => Err("there is no folder for caches".into()),
         };
         let measured = Arc::new(measured);
@@ -172,6 +178,11 @@ impl Engine {
     pub fn calibrated_from(folder: &Path) -> Engine {
         let calibrations = Calibrations { folder: Some(folder.to_path_buf()), ..Calibrations::default() };
         Engine::with(calibrations, Learned::on_disk(DiskCache::at(folder)))
+    }
+
+    /// Why the user's cache folder is not used, by engines of [`Engine::calibrated`] and by devices, if it is not: others may write it.
+    pub fn cache_problem() -> Option<String> {
+        [FOLDER, LEARNED, "cubin"].into_iter().find_map(|kind| DiskCache::of_user(kind).problem())
     }
 
     /// What was measured of a device, if it was. A file is read when it is first asked for.

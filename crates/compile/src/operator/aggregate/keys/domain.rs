@@ -100,10 +100,10 @@ pub(crate) fn key_values(key: &ColumnInfo) -> Option<u64> {
     most.into_iter().chain(key.scattered.map(|own| own.values)).min()
 }
 
-/// Upper bound of the groups by the keys whose number of values is known.
-pub(crate) fn groups_known(keys: &[ColumnInfo]) -> u64 {
-    let values = |key| values_of(key).unwrap_or(1);
-    keys.iter().map(values).fold(1, u64::saturating_mul)
+/// How many groups there are at most, where that is known of all keys; NULL is a value.
+pub(crate) fn groups_known(keys: &[ColumnInfo]) -> Option<u64> {
+    let values = |key: &ColumnInfo| Some(values_of(key)?.saturating_add(key.nullable.into()));
+    keys.iter().map(values).try_fold(1, |all: u64, own| Some(all.saturating_mul(own?)))
 }
 
 #[cfg(test)]
@@ -134,6 +134,15 @@ mod tests {
         assert_eq!(slots, 42);
         let strides: Vec<_> = keys.iter().map(|key| (key.min, key.values, key.stride)).collect();
         assert_eq!(strides, [(-1, 5, 1), (0, 7, 6)]);
+    }
+
+    #[test]
+    fn a_key_of_which_nothing_is_known_bounds_no_groups() {
+        let known = [key(Some((0, 9)), false), key(Some((1, 3)), true)];
+        assert_eq!(groups_known(&known), Some(40));
+        assert_eq!(groups_known(&[key(Some((5, 5)), true)]), Some(2));
+        assert_eq!(groups_known(&[key(Some((0, 9)), false), key(None, false)]), None);
+        assert_eq!(groups_known(&[key(None, true)]), None);
     }
 
     #[test]

@@ -18,8 +18,11 @@ pub(crate) struct KeyFacts {
     pub are_clustered: bool,
     /// A sample of a column shows that no value of it is frequent.
     pub are_even: bool,
-    /// Groups at most, by the keys whose number of values is known.
-    pub most_groups: u64,
+    /// Groups at most, where that is known of all keys.
+    pub most_groups: Option<u64>,
+    /// Combinations of the values of those keys of which it is known how many these are at most: no bound of the groups where there are
+    /// others.
+    pub known_combinations: u64,
     /// Combinations of values at most, or about, where that is known of all keys.
     pub combinations: Option<u64>,
     /// Values of the key that may have most, of those of which that is known.
@@ -39,6 +42,7 @@ impl KeyFacts {
             are_clustered: are_clustered(columns),
             are_even: columns.iter().any(|key| key.scattered.is_some_and(|own| own.are_even)),
             most_groups: groups_known(columns),
+            known_combinations: columns.iter().filter_map(values_of).fold(1, u64::saturating_mul),
             combinations: columns
                 .iter()
                 .map(key_values)
@@ -118,8 +122,8 @@ impl<'a> Facts<'a> {
         self.window.is_some() || self.is_alone
     }
 
-    /// Groups at most, by the keys and the rows.
-    pub fn most_groups(&self) -> u64 {
-        self.keys.most_groups.min(self.input.row_bound)
+    /// Groups at most, by the keys and the rows, where the keys tell.
+    pub fn most_groups(&self) -> Option<u64> {
+        self.keys.most_groups.map(|groups| groups.min(self.input.row_bound))
     }
 }

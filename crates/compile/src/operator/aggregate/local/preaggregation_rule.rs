@@ -59,7 +59,7 @@ fn groups_told(facts: &Facts<'_>) -> Option<u64> {
     match input.parts {
         // Copies of the first part's groups are of no use to the next.
         Some(_) => Some(input.row_bound),
-        None => (keys.are_stored && !says_nothing).then_some(facts.most_groups()),
+        None => facts.most_groups().filter(|_| keys.are_stored && !says_nothing),
     }
 }
 

@@ -95,6 +95,7 @@ impl Segments {
             return Ok(Some(Segments::of_sorted_rows(shape)));
         }
         let (groups, follows) = (facts.most_groups(), facts.are_clustered());
+        let known = facts.keys.known_combinations.min(input.row_bound);
         // A block is thought to find its groups by keys in a table of its own.
         let has_own_table = !input.is_serial()
             && table.words_in_block.is_some()
@@ -125,15 +126,20 @@ impl Segments {
             _ if has_own_table && !facts.have_locks => {
                 (SegmentSum::Off, "a block adds rows to a table of its own")
             }
-            _ if !follows && groups > GROUPS_PER_THREAD * u64::from(threads) => {
+            _ if !follows && known > GROUPS_PER_THREAD * u64::from(threads) => {
                 (SegmentSum::Off, "neighbours among so many groups share none")
             }
             Resolution::WorkEfficient if block.is_ok() => (SegmentSum::Block, "resolution = work_efficient"),
             _ if follows => (SegmentSum::Warp, "rows that follow each other have keys near each other"),
+            _ if groups.is_none() => (
+                SegmentSum::Warp,
+                "as long as it is not known that there are many groups, neighbours may share some",
+            ),
             _ => (SegmentSum::Warp, "neighbours may share groups"),
         };
         let rows = input.rows_told();
-        let text = format!("{rows} to at most {groups} groups, {threads} threads of a block");
+        let groups = groups.map_or("an unknown number of".into(), |groups| format!("at most {groups}"));
+        let text = format!("{rows} to {groups} groups, {threads} threads of a block");
         let text = (threads > 1).then_some(text);
         let chosen = input.site.choose_by((rule, text), |value| match value {
             SegmentSum::Off => Ok(()),

@@ -54,8 +54,10 @@ fn table_of(
     let is_packed = pack(keys).is_some();
     let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
     let is_dense = !known.has_dependent && keys.iter().all(|key| values_of(key).is_some());
-    let domain =
-        is_dense.then(|| groups_known(keys)).filter(|slots| *slots <= dense_slots(groups, row_bound));
+    let domain = is_dense
+        .then(|| groups_known(keys))
+        .flatten()
+        .filter(|slots| *slots <= dense_slots(groups, row_bound));
     if domain.is_some() {
         cells.row_count();
     }
