@@ -4,6 +4,7 @@
 //! [`JoinOrderRule`] orders joins before that. What a session of a user has beside plans (files, settings, kept plans, writes) is in
 //! `kelpie-session`, which programs stand on. Values, types and errors are DataFusion's.
 
+mod any_year;
 pub mod clock;
 mod cores;
 mod derived;
@@ -26,6 +27,7 @@ mod translate;
 mod types;
 mod whole_files;
 
+pub use any_year::AnyYear;
 pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, panic_text};
 pub use join_order::JoinOrderRule;
 pub use memory_identity::{MemoryIdentity, identify};

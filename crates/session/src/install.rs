@@ -20,6 +20,7 @@ use kelpie_engine::{Engine, Phase};
 use crate::corrections::{SubqueryValues, keep_null_equality};
 use crate::file_facts::FileFacts;
 use crate::plan_cache::{KeptPlans, Planned, Request};
+use crate::times::add_times;
 use crate::whole_writes::{WholeWrites, copy_to_device};
 
 /// Adds Kelpie to a session: its rule after all others, one for queries that compile as a whole before those of DataFusion that
@@ -79,6 +80,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
         return builder;
     }
     keep_null_equality(&mut builder);
+    add_times(&mut builder);
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     rules.insert(0, Arc::new(FileFacts));
