@@ -91,10 +91,11 @@ pub struct QueryArguments {
     /// Run the statements of a file. May be repeated.
     #[arg(short = 'f', value_name = "FILE")]
     pub file: Vec<PathBuf>,
-    /// How results are written.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
-    /// Write results to a file instead of the standard output. An old file stays until the new one is whole.
+    /// How results are written. Where absent: as the name of --output says, else as a table.
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// Write results to a file instead of the standard output: .parquet, .arrow, .csv and .json say how, and .csv.gz and .json.gz
+    /// are compressed. An old file stays until the new one is whole.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Rows of a table that are shown, the others are counted; 0 is all. Where absent: 40 on a terminal, else all.

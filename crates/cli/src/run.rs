@@ -47,7 +47,7 @@ pub enum Outcome {
 
 pub async fn run(arguments: QueryArguments, scripts: Vec<Script>) -> Result<ExitCode> {
     let session = Arc::new(arguments.session.open().await?);
-    let output = Output::new(arguments.format, arguments.output, arguments.maxrows);
+    let output = Output::new(arguments.format, arguments.output, arguments.maxrows)?;
     let mut runner = Runner { session, output, timing: arguments.timing, interactive: false };
     if scripts.is_empty() {
         return shell::run(runner).await;
@@ -216,6 +216,7 @@ impl Runner {
     pub async fn run(&mut self, statement: &str) -> Result<Outcome> {
         let pressed = interrupt::listen()?;
         let spinner = Arc::new(Progress::spinner("running"));
+        self.output.display = self.session.context().state_ref().read().config_options().format.clone();
         let mut running = Running::start(&self.session, statement);
         let timing = {
             let mut writing = std::pin::pin!(running.write(&mut self.output, &spinner));

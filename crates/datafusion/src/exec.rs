@@ -3,6 +3,7 @@
 mod compiled;
 mod errors;
 mod generic;
+mod running;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,9 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::compute::{CastOptions, cast_with_options};
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Statistics, exec_err, internal_err};
 use datafusion::error::Result;
@@ -33,24 +32,22 @@ use kelpie_engine::{
     Batches, CancelToken, DeviceKind, Engine, EngineError, Foreseen, Profile, Query, QueryMetrics,
 };
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 pub use self::compiled::{FellBack, KelpieExec, Run};
 use crate::clock::PlanClock;
+use crate::corrections::nan::plan::with_one_nan;
 use crate::options::{Fallback, KelpieOptions};
 use crate::original::Original;
-use crate::recursion_guard::protect;
+use crate::recursion_guard::{protect, with_room};
 use crate::report;
 use crate::rule::merged_properties;
 use crate::source::ScanTable;
 use crate::translate::Translated;
-use errors::{ended, panicked};
+use errors::panicked;
 pub use errors::{into_datafusion, panic_text};
 pub use generic::CannotRun;
-
-/// Batches that are ready before anybody asks for them.
-const BATCHES_IN_FLIGHT: usize = 4;
+pub use running::on_engine;
+use running::{BATCHES_IN_FLIGHT, CancelOnDrop, EngineJob, Running, conform};
 
 /// A query that took less may run on the thread that asks for its rows: DataFusion's own operators take as long for a batch.
 const QUICK: Duration = Duration::from_millis(10);
@@ -122,7 +119,13 @@ impl KelpieExec {
 
     /// The sub-plan on DataFusion's own operators.
     fn execute_original(&self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let plan = protect(self.original.runnable(context.session_config().options())?)?;
+        let config = context.session_config().options();
+        let plan = self.original.runnable(config)?;
+        let plan = match KelpieOptions::of(config).corrections {
+            true => with_room(&plan, || with_one_nan(Arc::clone(&plan)))?,
+            false => plan,
+        };
+        let plan = protect(plan)?;
         match (plan.output_partitioning().partition_count(), plan.output_ordering().cloned()) {
             (1, _) => plan.execute(0, context),
             // The order is promised of the one partition, so theirs must not be lost.
@@ -223,21 +226,10 @@ impl KelpieExec {
             }
         }
         let query = self.query(&context)?;
-        let (sender, mut rows) = mpsc::channel(BATCHES_IN_FLIGHT);
-        let (engine, schema, token) = (Arc::clone(&self.engine), self.schema(), guard.0.clone());
-        let task = tokio::task::spawn_blocking(move || {
-            let (start, mut waited) = (Instant::now(), Duration::ZERO);
-            let outcome = engine.stream(&query, batches, &token, &mut |batch| {
-                let batch = conform(&batch, &schema)?;
-                let sending = Instant::now();
-                let sent = sender.blocking_send(batch);
-                waited += sending.elapsed();
-                sent.map_err(|_| EngineError::Cancelled)
-            });
-            outcome.map(|metrics| (metrics, start.elapsed().saturating_sub(waited)))
-        });
+        let job = EngineJob { engine: Arc::clone(&self.engine), query, batches, schema: self.schema() };
+        let (mut rows, end) = job.start(guard.0.clone())?;
         let first = rows.recv().await;
-        let mut running = Running { exec: self, rows, task, count: 0, batches: 0, _guard: guard };
+        let mut running = Running { exec: self, rows, end, count: 0, batches: 0, _guard: guard };
         let Some(first) = first else {
             return match running.outcome().await {
                 Ok(()) => Ok(Box::pin(EmptyRecordBatchStream::new(running.exec.schema()))),
@@ -369,58 +361,6 @@ impl ExecutionPlan for KelpieExec {
         let batches = stream::once(answer).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
-}
-
-/// An engine at work for a stream: dropping it stops the engine.
-struct Running {
-    exec: KelpieExec,
-    rows: mpsc::Receiver<RecordBatch>,
-    task: JoinHandle<Result<(QueryMetrics, Duration), EngineError>>,
-    /// Rows that came.
-    count: usize,
-    /// In so many batches.
-    batches: usize,
-    _guard: CancelOnDrop,
-}
-
-impl Running {
-    /// How the engine ended, which is at the end of the rows; notes what it did.
-    async fn outcome(&mut self) -> Result<(), EngineError> {
-        let (metrics, elapsed) = match (&mut self.task).await {
-            Ok(outcome) => outcome?,
-            Err(error) => return Err(ended(error)),
-        };
-        self.exec.note_run(metrics, elapsed, self.count, self.batches);
-        Ok(())
-    }
-}
-
-struct CancelOnDrop(CancelToken);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
-
-/// Rows with exactly the schema of the plan that Kelpie replaces (its kinds of text, its metadata).
-fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
-    if batch.num_columns() != schema.fields().len() {
-        let (columns, fields) = (batch.num_columns(), schema.fields().len());
-        return Err(EngineError::Internal(format!("Kelpie gave {columns} columns, not {fields}")));
-    }
-    let options = CastOptions { safe: false, ..CastOptions::default() };
-    let columns = batch
-        .columns()
-        .iter()
-        .zip(schema.fields())
-        .map(|(column, field)| match column.data_type() == field.data_type() {
-            true => Ok(Arc::clone(column)),
-            false => cast_with_options(column, field.data_type(), &options),
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &rows)?)
 }
 
 /// Visits the compiled parts of a plan.

@@ -31,6 +31,7 @@ use crate::node::Node;
 use crate::original::{Original, Rest, Rule};
 use crate::plan_copy::copy;
 use crate::recursion_guard::with_room;
+use crate::volatile_filters::WithoutVolatile;
 
 impl Rest {
     /// Some rules, where each is known to change how a plan runs and never what it gives: a rule of somebody else must see every
@@ -50,6 +51,9 @@ impl Rest {
 
 fn is_known(rule: &Rule) -> bool {
     let rule: &dyn Any = rule.as_ref();
+    if let Some(WithoutVolatile(rule)) = rule.downcast_ref() {
+        return is_known(rule);
+    }
     rule.is::<JoinOrderRule>()
         || rule.is::<WindowTopN>()
         || rule.is::<EnsureRequirements>()

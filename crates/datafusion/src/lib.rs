@@ -7,10 +7,12 @@
 mod any_year;
 pub mod clock;
 mod cores;
+mod corrections;
 mod derived;
 mod exec;
 mod expected;
 mod fallback_plan;
+mod file_version;
 mod join_order;
 mod memory_identity;
 mod node;
@@ -19,20 +21,28 @@ mod original;
 pub mod parameters;
 mod parts;
 pub mod plan_copy;
+mod reader_source;
 pub mod recursion_guard;
 mod report;
 mod rule;
 mod source;
 mod translate;
 mod types;
+mod volatile_filters;
 mod whole_files;
 
 pub use any_year::AnyYear;
-pub use exec::{CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, panic_text};
+pub use corrections::CorrectionsRule;
+pub use exec::{
+    CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine, panic_text,
+};
+pub use file_version::file_version;
 pub use join_order::JoinOrderRule;
 pub use memory_identity::{MemoryIdentity, identify};
 pub use options::{Fallback, GenericPlanMode, KelpieOptions, OPTIONS, SessionOption, options_as_markdown};
 pub use original::Rest;
+pub use reader_source::{Batches, FileReader, ReaderSource, WantedColumns};
 pub use rule::{KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompiled_reasons};
 pub use translate::{Translated, scanned, translate};
+pub use volatile_filters::keep_volatile_filters;
 pub use whole_files::whole_files;

@@ -9,6 +9,8 @@ use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
+use crate::corrections::nan::plan::OneNanExec;
+
 /// A node.
 pub(crate) type Node = Arc<dyn ExecutionPlan>;
 
@@ -19,6 +21,8 @@ pub(crate) fn pass_through(node: &Node) -> Option<&Node> {
         || node.is::<RepartitionExec>()
         || node.is::<BufferExec>()
         || node.is::<OutputRequirementExec>()
+        // What is compiled reads so by itself.
+        || node.is::<OneNanExec>()
         || node.name() == "CoalesceBatchesExec";
     match node.children().as_slice() {
         [input] if known => Some(input),

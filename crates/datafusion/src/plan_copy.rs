@@ -54,8 +54,10 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 
+use crate::corrections::nan::plan::OneNanExec;
 use crate::exec::KelpieExec;
 use crate::parameters::{ParametersExec, Values};
+use crate::reader_source::ReaderSource;
 
 type Node = Arc<dyn ExecutionPlan>;
 type Expr = Arc<dyn PhysicalExpr>;
@@ -321,7 +323,9 @@ fn is_known(node: &Node) -> bool {
         let source = scan.data_source();
         let files = source.downcast_ref::<FileScanConfig>().map(FileScanConfig::file_source);
         return source.downcast_ref::<MemorySourceConfig>().is_some()
-            || files.is_some_and(|files| is_any!(files, ParquetSource, CsvSource, JsonSource, ArrowSource));
+            || files.is_some_and(|files| {
+                is_any!(files, ParquetSource, CsvSource, JsonSource, ArrowSource, ReaderSource)
+            });
     }
     is_any!(
         node,
@@ -338,6 +342,7 @@ fn is_known(node: &Node) -> bool {
         InterleaveExec,
         LocalLimitExec,
         NestedLoopJoinExec,
+        OneNanExec,
         OutputRequirementExec,
         ParametersExec,
         PartialSortExec,

@@ -22,6 +22,7 @@ pub(crate) use self::partitions::merged_properties;
 pub use self::reasons::{note_reasons, noted_reasons};
 use self::reasons::{query_of, reasons_of};
 use crate::clock::timed;
+use crate::corrections::nan::plan::with_one_nan;
 use crate::exec::KelpieExec;
 use crate::node::Node;
 use crate::options::{Fallback, KelpieOptions};
@@ -72,11 +73,15 @@ impl PhysicalOptimizerRule for KelpieRule {
 
 impl KelpieRule {
     fn replaced(&self, plan: Node, options: &KelpieOptions) -> Result<Node> {
+        let ready = |plan: Node| match options.corrections {
+            true => protect(with_room(&plan, || with_one_nan(Arc::clone(&plan)))?),
+            false => protect(plan),
+        };
         if !options.enabled {
-            return protect(plan);
+            return ready(plan);
         }
         let (plan, reasons) = with_room(&plan, || self.optimize_query(Arc::clone(&plan), options))?;
-        let plan = protect(plan)?;
+        let plan = ready(plan)?;
         note_reasons(&plan, reasons);
         Ok(plan)
     }

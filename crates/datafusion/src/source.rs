@@ -24,13 +24,17 @@ use kelpie_engine::{CancelToken, EngineError, TableSource};
 use tokio::runtime::Handle;
 
 use crate::cores::{cores, on_all_cores};
+use crate::corrections::nan::{any_floats, canonical_batch};
 use crate::derived::Derived;
 use crate::derived::reading::{Reading, pruning};
 use crate::derived::sharing::Sharing;
 use crate::exec::panic_text;
 use crate::expected;
+use crate::file_version::version_of;
 use crate::memory_identity::{self, MemoryIdentity};
+use crate::options::KelpieOptions;
 use crate::parts::{Parts, PartsData};
+use crate::reader_source::ReaderSource;
 use crate::whole_files::{name_of, whole_files};
 
 /// A table of a plan: every column and every row, whatever the plan's scan leaves out.
@@ -105,11 +109,12 @@ impl ScanTable {
             let meta = &file.object_meta;
             let _ = write!(
                 identity,
-                "|{}{}:{}:{}:{:?}:{:?}",
+                "|{}{}:{}:{}:{}:{:?}:{:?}",
                 config.object_store_url.as_str(),
                 meta.location,
                 meta.size,
                 meta.last_modified.timestamp_nanos_opt().unwrap_or_default(),
+                version_of(config, meta).unwrap_or_default(),
                 file.range,
                 file.partition_values,
             );
@@ -201,10 +206,13 @@ impl ScanTable {
     ) -> Arc<dyn TableSource> {
         let derived = self.derived.iter().map(|derived| Arc::clone(derived.field()));
         let fields: Vec<_> = self.schema.fields().iter().cloned().chain(derived).collect();
+        let (config, has_floats) = (context.session_config().options(), any_floats(&self.schema));
+        let one_nan = has_floats.then(|| KelpieOptions::of(config).corrections);
         let schema = Arc::new(Schema::new(fields));
         Arc::new(BoundTable {
             table: Arc::clone(self),
             schema,
+            one_nan,
             parts: OnceLock::new(),
             context,
             runtime,
@@ -248,6 +256,10 @@ fn plain_source(source: &Arc<dyn FileSource>) -> Result<(Arc<dyn FileSource>, St
             _ => ArrowSource::new_file_source(schema),
         };
         Ok((Arc::new(plain), source.file_type().into()))
+    } else if let Some(own) = source.downcast_ref::<ReaderSource>() {
+        let reader = own.reader();
+        let format = format!("{} {}", reader.file_type(), reader.identity());
+        Ok((Arc::new(ReaderSource::new(Arc::clone(reader), schema)), format))
     } else {
         Err(format!("files of format {} are not compiled", source.file_type()))
     }
@@ -266,6 +278,8 @@ struct BoundTable {
     table: Arc<ScanTable>,
     /// The data's columns and the derived ones.
     schema: SchemaRef,
+    /// Whether NaN of its floats is one value (`nan`); `None` where it has none.
+    one_nan: Option<bool>,
     /// Made when it is read.
     parts: OnceLock<Parts>,
     context: Arc<TaskContext>,
@@ -290,7 +304,12 @@ impl TableSource for BoundTable {
     }
 
     fn identity(&self) -> Option<String> {
-        self.table.identity.clone()
+        let identity = self.table.identity.as_ref()?;
+        Some(match self.one_nan {
+            // Other columns than those of sessions with the one NaN.
+            Some(false) => format!("{identity}|every NaN"),
+            _ => identity.clone(),
+        })
     }
 
     fn column_key(&self, column: usize) -> Option<ColumnKey> {
@@ -325,14 +344,20 @@ impl TableSource for BoundTable {
         self.parts().rows.clone().filter(|_| self.table.conditions.is_empty())
     }
 
+    fn may_wait(&self) -> bool {
+        if let Some(refused) = &self.refused {
+            refused.store(true, Ordering::Relaxed);
+        }
+        self.refused.is_none()
+    }
+
     fn read(
         &self,
         columns: &[usize],
         consumer: &BatchConsumer<'_>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError> {
-        if let Some(refused) = &self.refused {
-            refused.store(true, Ordering::Relaxed);
+        if !self.may_wait() {
             return Err(EngineError::Cancelled);
         }
         let table = self.table.as_ref();
@@ -383,6 +408,8 @@ impl BoundTable {
         sharing: Option<&Sharing<'_>>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError> {
+        let with_one_nan = |partition, batch| consumer(partition, canonical_batch(batch)?);
+        let consumer: &BatchConsumer<'_> = if self.one_nan == Some(true) { &with_one_nan } else { consumer };
         match (&self.table.data, &self.parts().data) {
             (Data::Files(config), PartsData::Files(groups)) => {
                 self.read_files(config, groups, columns, consumer, (sharing, cancel))

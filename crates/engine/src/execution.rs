@@ -16,6 +16,7 @@ use kelpie_device::{CancelToken, Device, DeviceError, DeviceKind, QueryStream};
 
 use crate::columns::Wish;
 use crate::delivery::{Collected, Mapped, RowReceiver, Undecided, Window, take_cut};
+use crate::devices::Budget;
 use crate::error::{EngineError, FallbackReason};
 use crate::identity;
 use crate::intermediate::Input;
@@ -33,6 +34,8 @@ use crate::{explain, host, meter, multi_column_distinct, result};
 pub(crate) struct Execution<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) device: Arc<dyn Device>,
+    /// Its claim to the device's memory.
+    pub(crate) _budget: Budget,
     pub(crate) stream: Box<dyn QueryStream>,
     /// What was measured of the device.
     pub(crate) calibration: Calibration,
@@ -286,7 +289,7 @@ impl Execution<'_> {
             return Err(FallbackReason::DeviceMemory(error).into());
         }
         let options = QueryOptions { device: DeviceChoice::Cpu, memory_limit: None, ..self.options.clone() };
-        let device = self.engine.devices.choose(&options)?;
+        let (device, _budget) = self.engine.devices.choose(&options)?;
         self.metrics.steps.push(format!("{error}; now on the {}", device.name()));
         let stream = begin_query(&device, &options, &self.total)?;
         let before =
@@ -394,7 +397,7 @@ impl Execution<'_> {
         let (device, own) = (self.device.name(), (direct_bytes, keeps_rows));
         let base = identity::program(stage, (&device, &self.calibration), &self.options, own, duplicates);
         let key = Fingerprint::of(&(base, &self.options.variants, &self.options.rotation));
-        let found = match self.engine.known(key) {
+        let found = match self.engine.known(key, &self.device) {
             Some(prepared) => prepared,
             None => {
                 let target = &self.options.profile.target(self.device.target());

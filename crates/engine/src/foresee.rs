@@ -32,7 +32,7 @@ impl Engine {
             Ok(plan) => plan,
             Err(open) => return Ok(Foreseen::After(open)),
         };
-        let device = self.devices.choose(&query.options)?;
+        let device = self.devices.find(&query.options)?;
         let mut infos = Vec::new();
         for scan in stage::scans(&plan) {
             match self.scan_info(scan, query, &device) {

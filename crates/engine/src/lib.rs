@@ -36,6 +36,7 @@ mod stack;
 mod stage;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod threads;
 
 pub use bandwidth::Rates;
 pub use calibration::{Calibrated, Measured};
@@ -53,6 +54,7 @@ pub use options::{DeviceChoice, Dictionaries, ExplainStage, MacroModel, Query, Q
 pub use profile::Profile;
 pub use source::TableSource;
 pub use split::{Group, Phase, Split};
+pub use threads::{Place, QueryThreads};
 
 pub use query::Engine;
 pub use stack::with_stack;

@@ -1,11 +1,16 @@
 //! Stages whose state is too large for the device: cut at their pipeline breakers, whose rows go through the host, and each
-//! breaker made in parts. An aggregation or join is made for one part of the keys after the other (by a hash of them), a sort
-//! in runs of rows that are merged on the host.
+//! breaker made in parts. The rows of an aggregation or join are brought to the host once, with the number of the part that a hash
+//! of their keys chooses, and each part is made by itself; one that does not fit is cut further, of whose rows only. So less memory costs
+//! as many passes over the rows as parts are cut again, whatever the number of parts. A sort is made in runs of rows that are merged
+//! on the host.
 
+use arrow::array::{AsArray, UInt32Array};
+use arrow::compute::take_record_batch;
+use arrow::datatypes::Int64Type;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
-use kelpie_compile::plan::{Join, Plan, SortKey};
-use kelpie_compile::types::{DataType, Literal};
+use kelpie_compile::expr::{Expr, ExprKind, Function};
+use kelpie_compile::plan::{Plan, SortKey};
+use kelpie_compile::types::DataType;
 use kelpie_device::DeviceError;
 
 use crate::delivery::{Collected, Window};
@@ -16,8 +21,12 @@ use crate::movement::Movement;
 use crate::query::rows_of_a_stage;
 use crate::{host, result};
 
-/// Parts are 2, 2², … up to this power of two.
-const MOST_BITS: u32 = 12;
+/// Bits of the hash that chooses a part: there are no more parts than these tell apart.
+const PART_BITS: u32 = 16;
+/// Bits by which a part is cut further.
+const CUT_BITS: u32 = 2;
+/// The share of the budget that the rows of a part shall take at first: its state takes as much, and so do blocks of them.
+const ROWS_SHARE: u64 = 8;
 /// Rows of the first runs of a sort, at most and at least.
 const RUN_ROWS: (usize, usize) = (1 << 22, 1 << 12);
 
@@ -57,31 +66,11 @@ impl Execution<'_> {
                 let plan = plan.map_inputs(&mut |input| self.through_host(input))?;
                 self.collect_stage(&plan)
             }
-            Plan::Aggregate { keys, .. } if !keys.is_empty() => {
-                let plan = plan.map_inputs(&mut |input| self.through_host(input))?;
-                self.by_keys(&plan, &|plan, bits, part| {
-                    plan.map_inputs(&mut |input| Ok(of_part(input, keys, bits, part)))
-                })
-            }
-            Plan::Ranked(ranked) if !ranked.keys.is_empty() => {
-                let plan = plan.map_inputs(&mut |input| self.through_host(input))?;
-                self.by_keys(&plan, &|plan, bits, part| {
-                    plan.map_inputs(&mut |input| Ok(of_part(input, &ranked.keys, bits, part)))
-                })
-            }
+            Plan::Aggregate { keys, .. } if !keys.is_empty() => self.by_keys(plan, &[keys]),
+            Plan::Ranked(ranked) if !ranked.keys.is_empty() => self.by_keys(plan, &[&ranked.keys]),
             Plan::Join(join) if !join.keys.is_empty() && !join.null_aware => {
-                let join = Join {
-                    build: self.through_host(&join.build)?,
-                    probe: self.through_host(&join.probe)?,
-                    ..join.as_ref().clone()
-                };
                 let (build, probe): (Vec<Expr>, Vec<Expr>) = join.keys.iter().cloned().unzip();
-                self.by_keys(&Plan::Join(Box::new(join)), &|plan, bits, part| {
-                    let mut sides = [&build, &probe].into_iter();
-                    plan.map_inputs(&mut |input| {
-                        Ok(of_part(input, sides.next().map_or(&[], Vec::as_slice), bits, part))
-                    })
-                })
+                self.by_keys(plan, &[&build, &probe])
             }
             // Its state may still fit where its inputs come from the host.
             Plan::Aggregate { .. } | Plan::Ranked(_) | Plan::Join(_)
@@ -105,35 +94,78 @@ impl Execution<'_> {
         Ok(rows_of_a_stage(self.inputs.len() - 1, fields))
     }
 
-    /// Runs a plan for each part of its keys: in few parts, or in more if those do not fit.
-    fn by_keys(
+    /// Runs a plan for each part of the keys of its inputs.
+    fn by_keys(&mut self, plan: &Plan, keys: &[&[Expr]]) -> Result<Vec<RecordBatch>, EngineError> {
+        let mut inputs = Vec::new();
+        for (input, keys) in plan.inputs().into_iter().zip(keys) {
+            let input = self.through_host(input)?;
+            inputs.push(self.collect_stage(&with_part(&input, keys))?);
+        }
+        let bytes: usize = inputs.iter().flatten().map(RecordBatch::get_array_memory_size).sum();
+        let share = (self.device.memory().1 / ROWS_SHARE).max(1);
+        let bits = (bytes as u64).div_ceil(share).next_power_of_two().trailing_zeros();
+        let mut made = PartsMade::default();
+        self.cut(plan, inputs, (PART_BITS, bits.clamp(CUT_BITS, PART_BITS)), &mut made)?;
+        self.metrics.steps.push(format!("{} parts by keys", made.parts));
+        Ok(made.rows)
+    }
+
+    /// Runs a plan for each part of some rows: of `left` bits that choose one, the first `bits` have not been looked at.
+    fn cut(
         &mut self,
         plan: &Plan,
-        part_of: &dyn Fn(&Plan, u32, i128) -> Result<Plan, EngineError>,
-    ) -> Result<Vec<RecordBatch>, EngineError> {
-        let movement = Movement::of(MemoryFallback::Parts, &self.options, &self.device);
-        let loaded = self.load(plan, &movement)?;
-        let mut last = None;
-        for bits in (2..=MOST_BITS).step_by(2) {
-            let before = self.metrics.pipelines.len();
-            let (mut rows, mut made) = (Collected::default(), 0);
-            for part in 0..1 << bits {
-                match self.run_loaded(&part_of(plan, bits, part)?, &loaded, movement, &mut rows) {
-                    Ok(()) => made += 1,
-                    Err(EngineError::Device(error @ DeviceError::OutOfMemory { .. })) => {
-                        self.metrics.pipelines.truncate(before);
-                        last = Some(error);
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                }
+        inputs: Vec<Vec<RecordBatch>>,
+        (left, bits): (u32, u32),
+        made: &mut PartsMade,
+    ) -> Result<(), EngineError> {
+        let below = left - bits;
+        let parts =
+            inputs.into_iter().map(|rows| split(&rows, below, bits)).collect::<Result<Vec<_>, _>>()?;
+        for part in 0..1 << bits {
+            let rows: Vec<_> =
+                parts.iter().map(|parts| parts.get(part).cloned().unwrap_or_default()).collect();
+            if rows.iter().all(Vec::is_empty) {
+                continue;
             }
-            if made == 1 << bits {
-                self.metrics.steps.push(format!("{} parts by keys", 1 << bits));
-                return Ok(rows.batches);
+            match self.run_part(plan, &rows) {
+                Ok(rows) => {
+                    made.parts += 1;
+                    made.rows.extend(rows);
+                }
+                Err(EngineError::Device(DeviceError::OutOfMemory { .. })) if below >= CUT_BITS => {
+                    self.cut(plan, rows, (below, CUT_BITS), made)?;
+                }
+                Err(error) => return Err(error),
             }
         }
-        Err(last.unwrap_or_else(|| self.no_room(plan)).into())
+        Ok(())
+    }
+
+    /// Runs a plan whose inputs are such rows.
+    fn run_part(
+        &mut self,
+        plan: &Plan,
+        inputs: &[Vec<RecordBatch>],
+    ) -> Result<Vec<RecordBatch>, EngineError> {
+        let movement = Movement::of(MemoryFallback::Parts, &self.options, &self.device);
+        let (first, pipelines) = (self.inputs.len(), self.metrics.pipelines.len());
+        let mut rows = inputs.iter();
+        let plan = plan.map_inputs::<EngineError>(&mut |input| {
+            let fields = input.fields();
+            let without_part: Vec<usize> = (0..fields.len()).collect();
+            let rows = rows.next().into_iter().flatten().map(|batch| batch.project(&without_part));
+            let rows = rows.collect::<Result<Vec<_>, _>>()?;
+            self.keep(&fields, rows);
+            Ok(rows_of_a_stage(self.inputs.len() - 1, fields))
+        })?;
+        let mut out = Collected::default();
+        let loaded = self.load(&plan, &movement);
+        let outcome = loaded.and_then(|loaded| self.run_loaded(&plan, &loaded, movement, &mut out));
+        self.inputs.truncate(first);
+        if outcome.is_err() {
+            self.metrics.pipelines.truncate(pipelines);
+        }
+        outcome.map(|()| out.batches)
     }
 
     /// Sorts rows on the host in runs on the device, which are merged.
@@ -209,12 +241,42 @@ fn kind(plan: &Plan) -> &'static str {
     }
 }
 
-/// The rows of a part.
-fn of_part(input: &Plan, keys: &[Expr], bits: u32, part: i128) -> Plan {
-    let int = |kind| Expr { kind, data_type: DataType::Int64, nullable: false };
-    let own = int(ExprKind::Function(Function::Part(bits), keys.to_vec()));
-    let wanted = int(ExprKind::Literal(Literal::Int(part)));
-    let equal = ExprKind::Compare(CompareOp::Eq, Box::new(own), Box::new(wanted));
-    let predicate = Expr { kind: equal, data_type: DataType::Boolean, nullable: false };
-    Plan::Filter { input: Box::new(input.clone()), predicate }
+/// What was made of parts.
+#[derive(Default)]
+struct PartsMade {
+    parts: usize,
+    rows: Vec<RecordBatch>,
+}
+
+/// Rows with the number of their part as a last column.
+fn with_part(input: &Plan, keys: &[Expr]) -> Plan {
+    let fields = input.fields();
+    let columns = fields.iter().enumerate();
+    let columns = columns.map(|(index, field)| Expr::column(index, field.data_type.clone(), field.nullable));
+    let kind = ExprKind::Function(Function::Part(PART_BITS), keys.to_vec());
+    let part = Expr { kind, data_type: DataType::Int64, nullable: false };
+    let exprs = columns.chain([part]).collect();
+    let names = fields.into_iter().map(|field| field.name).chain(["part".into()]).collect();
+    Plan::Project { input: Box::new(input.clone()), exprs, names }
+}
+
+/// The rows of each part, as `bits` bits of the last column choose it, below which there are `below` others.
+fn split(rows: &[RecordBatch], below: u32, bits: u32) -> Result<Vec<Vec<RecordBatch>>, EngineError> {
+    let mut parts = vec![Vec::new(); 1 << bits];
+    for batch in rows {
+        let chosen = batch.columns().last().and_then(|column| column.as_primitive_opt::<Int64Type>());
+        let chosen =
+            chosen.ok_or_else(|| EngineError::Internal("rows without the number of a part".into()))?;
+        let mut of_part: Vec<Vec<u32>> = vec![Vec::new(); 1 << bits];
+        for (row, part) in (0..).zip(chosen.values()) {
+            let part = (part >> below) as usize & ((1 << bits) - 1);
+            of_part[part].push(row);
+        }
+        for (part, rows) in parts.iter_mut().zip(of_part) {
+            if !rows.is_empty() {
+                part.push(take_record_batch(batch, &UInt32Array::from(rows))?);
+            }
+        }
+    }
+    Ok(parts)
 }

@@ -34,6 +34,7 @@ use crate::options::{DeviceChoice, ExplainStage, Query, QueryOptions};
 use crate::profile::ProfiledStream;
 use crate::stack::with_room;
 use crate::stage::{self, KernelVariants, Prepared};
+use crate::threads::QueryThreads;
 use crate::{bandwidth, primitives, result};
 use kelpie_compile::{MicroModel, Resolution};
 
@@ -55,6 +56,7 @@ pub struct Engine {
     pub(crate) learned: Learned,
     /// Held by who measures a device.
     measuring: Mutex<()>,
+    threads: QueryThreads,
 }
 
 impl Engine {
@@ -66,6 +68,12 @@ impl Engine {
     /// An engine that begins with this.
     pub(crate) fn with(calibrations: Calibrations, learned: Learned) -> Engine {
         Engine { calibrations, learned, ..Engine::default() }
+    }
+
+    /// The threads to run its queries on: `execute` and `stream` wait for readers, and must be called from no thread that these
+    /// need.
+    pub fn threads(&self) -> &QueryThreads {
+        &self.threads
     }
 
     /// Every device: usable, or why not.
@@ -234,7 +242,7 @@ impl Engine {
         explain: Option<(ExplainStage, String)>,
     ) -> Result<Execution<'a>, EngineError> {
         self.forget_lost();
-        let device = self.devices.choose(&query.options)?;
+        let (device, budget) = self.devices.choose(&query.options)?;
         let mut metrics =
             QueryMetrics { device: device.name(), kind: Some(device.kind()), ..QueryMetrics::default() };
         let is_other = device.kind() == DeviceKind::Cpu && query.options.device != DeviceChoice::Cpu;
@@ -247,6 +255,7 @@ impl Engine {
             stream: begin_query(&device, &query.options, &total)?,
             calibration: self.constants(&device),
             device,
+            _budget: budget,
             total,
             options: query.options.clone(),
             least_fallback: MemoryFallback::AsAsked,
@@ -268,9 +277,11 @@ impl Engine {
         }
     }
 
-    pub(crate) fn known(&self, key: Fingerprint) -> Option<Arc<Prepared>> {
+    /// A program that was made for this very device: another of the same name has memory and kernels of its own.
+    pub(crate) fn known(&self, key: Fingerprint, device: &Arc<dyn Device>) -> Option<Arc<Prepared>> {
+        let is_for = |prepared: &Prepared| prepared.device.as_ptr().addr() == Arc::as_ptr(device).addr();
         let mut programs = self.programs.lock();
-        let position = programs.iter().position(|(known, _)| *known == key)?;
+        let position = programs.iter().position(|(known, prepared)| *known == key && is_for(prepared))?;
         let entry = programs.remove(position)?;
         let prepared = Arc::clone(&entry.1);
         programs.push_back(entry);

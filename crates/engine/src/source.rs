@@ -67,6 +67,10 @@ pub trait TableSource: Send + Sync + std::fmt::Debug {
     fn partition_rows(&self) -> Option<Vec<u64>> {
         None
     }
+    /// Whether whoever runs the query may wait until another query has read columns; if not, the query is cancelled then.
+    fn may_wait(&self) -> bool {
+        true
+    }
     /// Reads some columns of every row, in parallel; batches have exactly these columns in this order.
     fn read(
         &self,

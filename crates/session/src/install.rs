@@ -14,10 +14,12 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use kelpie_datafusion::clock::{timed, timed_future};
-use kelpie_datafusion::{JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule};
+use kelpie_datafusion::{
+    CorrectionsRule, JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule, keep_volatile_filters,
+};
 use kelpie_engine::{Engine, Phase};
 
-use crate::corrections::{SubqueryValues, keep_null_equality};
+use crate::corrections::{SplitOrders, SubqueryValues, VolatileOnce, keep_null_equality};
 use crate::file_facts::FileFacts;
 use crate::plan_cache::{KeptPlans, Planned, Request};
 use crate::times::add_times;
@@ -84,10 +86,14 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     rules.insert(0, Arc::new(FileFacts));
+    keep_volatile_filters(rules);
     add_planning(rules, &engine, &runtime);
     let inner = builder.query_planner().take();
     builder
+        .with_analyzer_rule(Arc::new(VolatileOnce))
         .with_analyzer_rule(Arc::new(SubqueryValues))
+        .with_analyzer_rule(Arc::new(SplitOrders))
+        .with_analyzer_rule(Arc::new(CorrectionsRule))
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
         .with_physical_optimizer_rule(Arc::new(WholeWrites))
         .with_query_planner(Arc::new(KelpiePlanner { inner, kept: KeptPlans::default() }))

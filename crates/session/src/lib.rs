@@ -4,6 +4,7 @@
 //! `kelpie-datafusion`, the options `kelpie.*` and tables of local files. Programs, bindings and servers stand on this crate.
 
 mod checked_files;
+mod copies;
 mod corrections;
 mod file_facts;
 mod files;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::session_state::SessionState;
@@ -18,7 +18,8 @@ use kelpie_datafusion::parameters::{GenericQuery, marked};
 use kelpie_datafusion::recursion_guard::{Room, balance};
 use kelpie_engine::Phase;
 
-use crate::corrections::{correct, without_underscores};
+use crate::copies::written_as_named;
+use crate::corrections::{correct, is_for_names, unique_names, without_underscores, write_out_merged_keys};
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
 use crate::plan_cache::{
@@ -169,6 +170,7 @@ pub(crate) fn parsed(state: &SessionState, sql: &str) -> Result<Statement> {
         correct(&mut statement)?;
     }
     balance(&mut statement);
+    written_as_named(&mut statement);
     Ok(statement)
 }
 
@@ -177,10 +179,27 @@ pub(crate) async fn logical_plan(
     statement: Statement,
     sql: &str,
 ) -> Result<LogicalPlan> {
-    let plan = match state.statement_to_plan(statement).await {
+    let corrects = KelpieOptions::of(state.config_options()).corrections;
+    let with_columns = async |mut statement| {
+        if corrects {
+            write_out_merged_keys(state, &mut statement).await?;
+        }
+        Ok::<_, DataFusionError>(statement)
+    };
+    // Parsed again, as the planner consumed it: most statements are planned at once.
+    let again = async || with_columns(parsed(state, sql)?).await;
+    let plan = match state.statement_to_plan(with_columns(statement).await?).await {
         Ok(plan) => plan,
-        // Parsed again, as the planner consumed it: most statements are planned at once.
-        Err(error) => replanned(state, &parsed(state, sql)?, error).await?,
+        Err(error) if corrects && is_for_names(&error) => {
+            let mut renamed = again().await?;
+            let own = unique_names(&mut renamed);
+            let plan = match state.statement_to_plan(renamed.clone()).await {
+                Ok(plan) => plan,
+                Err(error) => replanned(state, &renamed, error).await?,
+            };
+            own.restore(plan)?
+        }
+        Err(error) => replanned(state, &again().await?, error).await?,
     };
     SQLOptions::new().verify_plan(&plan)?;
     Ok(plan)

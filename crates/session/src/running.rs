@@ -207,7 +207,7 @@ fn name_files(error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> DataFusi
 async fn place_in_files(error: &DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> Option<String> {
     let text = error.to_string();
     let says = |kinds: &[&str]| kinds.iter().any(|kind| text.contains(kind));
-    let of_text = says(&["Parser error", "Csv error"]);
+    let of_text = says(&["Parser error", "Csv error", "Json error", "Cast error"]);
     // Errors of compiled parts are texts.
     if !of_text && !is_of_reader(error) && !says(&["Parquet", "Arrow", "Ipc"]) {
         return None;

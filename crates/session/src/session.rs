@@ -9,7 +9,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::DynamicFileCatalog;
 use datafusion::common::plan_err;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
@@ -17,7 +17,7 @@ use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_datafusion::clock::PlanClock;
 use kelpie_datafusion::recursion_guard::{Depth, Held, MOST_LEVELS, Room, with_room};
-use kelpie_datafusion::{KelpieOptions, KelpieRule, for_each_compiled, into_datafusion, uncompiled_reasons};
+use kelpie_datafusion::{KelpieOptions, KelpieRule, for_each_compiled, on_engine, uncompiled_reasons};
 use kelpie_engine::{Engine, ExplainStage, Phase, QueryError, QueryMetrics, Split};
 use parking_lot::Mutex;
 
@@ -327,10 +327,8 @@ impl KelpieSession {
         }
         let mut text = String::new();
         for query in queries {
-            let (query, engine) = (query?, Arc::clone(&self.engine));
-            let shown = tokio::task::spawn_blocking(move || engine.explain(&query, stage));
-            let shown = shown.await.map_err(|error| DataFusionError::External(Box::new(error)))?;
-            text.push_str(&shown.map_err(into_datafusion)?);
+            let query = query?;
+            text.push_str(&on_engine(&self.engine, move |engine| engine.explain(&query, stage)).await?);
         }
         Ok(text)
     }

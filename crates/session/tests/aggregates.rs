@@ -421,6 +421,7 @@ async fn approximate_numbers_of_values_are_exact() {
     let cases = covering("approximate numbers", cases, 0, facets);
     for settings in configurations() {
         let (plain, kelpie) = sessions(11, &settings).unwrap();
+        kelpie.set("kelpie.corrections", "true").unwrap();
         for case in cases.iter().filter(|case| case.settings == settings) {
             case.check(&plain, &kelpie).await;
         }

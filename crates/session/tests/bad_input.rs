@@ -178,11 +178,11 @@ async fn unknown_names_and_options_are_named() {
 async fn folders_without_tables_and_names_that_clash() {
     let f = Fixture::new().await;
     fs::create_dir(f.path("nothing")).unwrap();
-    fs::write(f.path("notes.txt"), "x").unwrap();
+    fs::write(f.path("notes.md"), "x").unwrap();
     let error = f.session.register_dir(f.path("nothing")).await.unwrap_err().to_string();
     assert!(error.contains("nothing"), "{error}");
-    let error = f.session.register_dir(f.path("notes.txt")).await.unwrap_err().to_string();
-    assert!(error.contains("notes.txt"), "{error}");
+    let error = f.session.register_dir(f.path("notes.md")).await.unwrap_err().to_string();
+    assert!(error.contains("notes.md"), "{error}");
     fs::write(f.path("good.csv"), "a\n1\n").unwrap();
     let error = f.session.register_dir(f.folder.path()).await.unwrap_err().to_string();
     assert!(error.contains("good.csv") && error.contains("good.parquet"), "{error}");

@@ -76,6 +76,7 @@ impl Pair {
         let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions));
         let options = SessionOptions::default()
             .with("kelpie.device", "cpu")
+            .with("kelpie.corrections", "false")
             .with("kelpie.fallback", "allow")
             .with("datafusion.execution.target_partitions", partitions.to_string());
         let pair = Pair { plain, kelpie: KelpieSession::new(options).unwrap() };

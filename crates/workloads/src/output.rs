@@ -1,7 +1,7 @@
 //! Writes generated tables as Parquet: parts side by side, in constant memory.
 //!
-//! A table is one file `<table>.parquet`, or, above [`ROWS_PER_PART`], a folder `<table>/part-<n>.parquet`. A file is
-//! written under a temporary name and renamed when complete: whatever happens, no half file looks like a table.
+//! A table is one file `<table>.parquet`, or, above [`ROWS_PER_PART`], a folder `<table>/part-<n>.parquet`. Files and folders are
+//! written under temporary names and renamed when complete: whatever happens, no half file or folder looks like a table.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -157,11 +157,38 @@ pub(crate) fn write_tables(tables: &[Table], options: &GenerateOptions<'_>) -> R
         .iter()
         .map(|t| WrittenTable { name: t.name, rows: 0, bytes: 0, files: t.parts.len() })
         .collect();
-    for (index, rows, bytes) in run_jobs(&jobs, options)? {
+    let done = run_jobs(&jobs, options);
+    for table in chosen.iter().filter(|table| table.parts.len() > 1) {
+        let parts = parts_folder(options.output, table);
+        match &done {
+            Ok(_) => name_parts(&parts, &options.output.join(table.name))?,
+            // The error is the news.
+            Err(_) => drop(fs::remove_dir_all(&parts)),
+        }
+    }
+    for (index, rows, bytes) in done? {
         written[index].rows += rows;
         written[index].bytes += bytes;
     }
     Ok(written)
+}
+
+/// Where the parts of a table are until all of them are there.
+fn parts_folder(folder: &Path, table: &Table) -> PathBuf {
+    folder.join(format!(".{}.tmp", table.name))
+}
+
+/// Gives a folder of parts its name; where a user keeps other files in a folder of this name, the parts go there.
+fn name_parts(parts: &Path, folder: &Path) -> Result<()> {
+    if !folder.is_dir() {
+        return fs::rename(parts, folder).with_context(|| format!("cannot make {}", folder.display()));
+    }
+    for entry in fs::read_dir(parts).with_context(|| format!("cannot read {}", parts.display()))? {
+        let path = entry.with_context(|| format!("cannot read {}", parts.display()))?.path();
+        let named = folder.join(path.file_name().unwrap_or_default());
+        fs::rename(&path, &named).with_context(|| format!("cannot make {}", named.display()))?;
+    }
+    fs::remove_dir(parts).with_context(|| format!("cannot remove {}", parts.display()))
 }
 
 fn single_path(folder: &Path, table: &Table) -> PathBuf {
@@ -172,7 +199,7 @@ fn part_path(folder: &Path, table: &Table, number: usize) -> PathBuf {
     if table.parts.len() == 1 {
         single_path(folder, table)
     } else {
-        folder.join(table.name).join(format!("part-{}.parquet", number + 1))
+        parts_folder(folder, table).join(format!("part-{}.parquet", number + 1))
     }
 }
 
@@ -193,8 +220,10 @@ fn clear(table: &Table, options: &GenerateOptions<'_>) -> Result<()> {
         }
     }
     if table.parts.len() > 1 {
-        fs::create_dir_all(&folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let parts = parts_folder(options.output, table);
+        // What a run has left that was ended from outside.
+        let _ = fs::remove_dir_all(&parts);
+        fs::create_dir_all(&parts).with_context(|| format!("cannot make the folder {}", parts.display()))?;
     }
     Ok(())
 }

@@ -5,20 +5,23 @@ use std::io::Write;
 use anyhow::Result;
 use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::arrow::util::display::ArrayFormatter;
+use datafusion::config::FormatOptions;
 
+use super::display::for_programs;
 use super::{Out, RowWriter};
 
 /// NULL is empty and empty text is `""`, so that readers that look at quotes tell the two apart. Only where a line would
-/// be blank, which readers skip, NULL is `""` as well.
+/// be blank, which readers skip, NULL is `""` as well. A session that has a text for NULL gets that.
 pub struct CsvWriter<W: Write> {
     out: W,
+    display: FormatOptions,
     line: String,
     value: String,
 }
 
 impl<W: Write> CsvWriter<W> {
-    pub fn new(mut out: W, schema: &SchemaRef) -> Result<CsvWriter<W>> {
+    pub fn new(mut out: W, schema: &SchemaRef, display: &FormatOptions) -> Result<CsvWriter<W>> {
         let mut line = String::new();
         for (index, field) in schema.fields().iter().enumerate() {
             if index > 0 {
@@ -27,11 +30,11 @@ impl<W: Write> CsvWriter<W> {
             push_field(&mut line, field.name());
         }
         writeln!(out, "{line}")?;
-        Ok(CsvWriter { out, line, value: String::new() })
+        Ok(CsvWriter { out, display: display.clone(), line, value: String::new() })
     }
 
     fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
-        let options = FormatOptions::default();
+        let options = for_programs(&self.display);
         let columns = batch
             .columns()
             .iter()
@@ -48,6 +51,8 @@ impl<W: Write> CsvWriter<W> {
                     self.value.clear();
                     formatter.value(row).write(&mut self.value)?;
                     push_field(&mut self.line, &self.value);
+                } else {
+                    self.line.push_str(&self.display.null);
                 }
             }
             if self.line.is_empty() {
@@ -87,7 +92,7 @@ mod tests {
 
     fn csv(batch: &RecordBatch) -> String {
         let mut out = Vec::new();
-        CsvWriter::new(&mut out, &batch.schema()).unwrap().rows(batch).unwrap();
+        CsvWriter::new(&mut out, &batch.schema(), &FormatOptions::default()).unwrap().rows(batch).unwrap();
         String::from_utf8(out).unwrap()
     }
 

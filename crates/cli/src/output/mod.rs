@@ -2,19 +2,22 @@
 
 mod binary;
 mod csv;
+mod display;
 mod file;
 mod json;
 mod table;
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::config::FormatOptions;
+use flate2::write::GzEncoder;
 
 use crate::args::Format;
 use crate::progress::Progress;
@@ -40,10 +43,16 @@ pub type Out = BufWriter<Pipe>;
 
 /// A file or the standard output that takes nothing more once it is stopped.
 pub struct Pipe {
-    file: File,
+    sink: Sink,
     stopped: Arc<AtomicBool>,
     /// A spinner that vanishes before the first byte.
     spinner: Option<Arc<Progress>>,
+}
+
+enum Sink {
+    Plain(File),
+    /// Flushed at the end of a result, which is the end of what is compressed together.
+    Gzip(Box<GzEncoder<File>>),
 }
 
 impl Write for Pipe {
@@ -51,14 +60,47 @@ impl Write for Pipe {
         if let Some(spinner) = self.spinner.take() {
             spinner.clear();
         }
-        match self.stopped.load(Ordering::Relaxed) {
-            true => Err(io::Error::other("cancelled")),
-            false => self.file.write(&bytes[..bytes.len().min(WRITE_BYTES)]),
+        if self.stopped.load(Ordering::Relaxed) {
+            return Err(io::Error::other("cancelled"));
+        }
+        let bytes = &bytes[..bytes.len().min(WRITE_BYTES)];
+        match &mut self.sink {
+            Sink::Plain(file) => file.write(bytes),
+            Sink::Gzip(encoder) => encoder.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        match &mut self.sink {
+            Sink::Plain(file) => file.flush(),
+            Sink::Gzip(encoder) => encoder.try_finish(),
+        }
+    }
+}
+
+/// How a file is written: as the user says, else as its name does, else as a table; and whether its name says that it is compressed.
+fn format_of(chosen: Option<Format>, path: Option<&Path>) -> Result<(Format, bool)> {
+    let name =
+        path.and_then(Path::file_name).map_or_else(String::new, |name| name.to_string_lossy().to_lowercase());
+    let (plain, compression) = match name.rsplit_once('.') {
+        Some((plain, ending @ ("gz" | "zst" | "bz2" | "xz"))) => (plain, Some(ending)),
+        _ => (name.as_str(), None),
+    };
+    let named = match plain.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("csv") => Some(Format::Csv),
+        Some("json" | "jsonl" | "ndjson") => Some(Format::Json),
+        Some("parquet") => Some(Format::Parquet),
+        Some("arrow" | "ipc" | "feather") => Some(Format::Arrow),
+        _ => None,
+    };
+    let is_text = matches!(chosen.or(named), Some(Format::Csv | Format::Json));
+    match compression {
+        None => Ok((chosen.or(named).unwrap_or(Format::Table), false)),
+        Some("gz") if is_text => Ok((chosen.or(named).unwrap_or(Format::Table), true)),
+        Some(other) if named.is_some() && chosen.is_none() => {
+            bail!("{name} cannot be written: only .csv and .json are compressed here, as .gz (not .{other})")
+        }
+        Some(_) => Ok((chosen.unwrap_or(Format::Table), false)),
     }
 }
 
@@ -66,6 +108,9 @@ impl Write for Pipe {
 /// replaces nothing.
 pub struct Output {
     format: Format,
+    is_compressed: bool,
+    /// How the session shows values to people.
+    pub display: FormatOptions,
     path: Option<PathBuf>,
     file: Option<ResultFile>,
     results: usize,
@@ -74,8 +119,10 @@ pub struct Output {
 }
 
 impl Output {
-    pub fn new(format: Format, path: Option<PathBuf>, max_rows: Option<usize>) -> Output {
-        Output { format, path, file: None, results: 0, max_rows }
+    pub fn new(format: Option<Format>, path: Option<PathBuf>, max_rows: Option<usize>) -> Result<Output> {
+        let (format, is_compressed) = format_of(format, path.as_deref())?;
+        let display = FormatOptions::default();
+        Ok(Output { format, is_compressed, display, path, file: None, results: 0, max_rows })
     }
 
     /// Begins a result. One without columns (of `SET`, `CREATE TABLE`) is nothing.
@@ -106,10 +153,18 @@ impl Output {
             }
         };
         self.results += 1;
-        let out = BufWriter::with_capacity(WRITE_BYTES, Pipe { file, stopped: Arc::clone(stopped), spinner });
+        let sink = match self.is_compressed {
+            true => Sink::Gzip(Box::new(GzEncoder::new(file, flate2::Compression::default()))),
+            false => Sink::Plain(file),
+        };
+        let out = BufWriter::with_capacity(WRITE_BYTES, Pipe { sink, stopped: Arc::clone(stopped), spinner });
         let writer: Result<Box<dyn RowWriter>> = match self.format {
-            Format::Table => Ok(Box::new(table::TableWriter::new(out, schema, self.row_limit()))),
-            Format::Csv => csv::CsvWriter::new(out, schema).map(|writer| Box::new(writer) as _),
+            Format::Table => {
+                Ok(Box::new(table::TableWriter::new(out, schema, self.row_limit(), &self.display)))
+            }
+            Format::Csv => {
+                csv::CsvWriter::new(out, schema, &self.display).map(|writer| Box::new(writer) as _)
+            }
             Format::Json => Ok(Box::new(json::JsonWriter::new(out))),
             Format::Parquet => binary::ParquetWriter::new(out, schema).map(|writer| Box::new(writer) as _),
             Format::Arrow => binary::ArrowFileWriter::new(out, schema).map(|writer| Box::new(writer) as _),
@@ -161,4 +216,27 @@ fn standard_output() -> Result<File> {
     #[cfg(windows)]
     let handle = std::os::windows::io::AsHandle::as_handle(&io::stdout()).try_clone_to_owned();
     Ok(handle.context("cannot write to the standard output")?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_how_a_file_is_written_unless_the_user_does() {
+        let of = |chosen, name: &str| format_of(chosen, Some(Path::new(name))).ok();
+        assert_eq!(of(None, "a/x.parquet"), Some((Format::Parquet, false)));
+        assert_eq!(of(None, "X.CSV"), Some((Format::Csv, false)));
+        assert_eq!(of(None, "x.csv.gz"), Some((Format::Csv, true)));
+        assert_eq!(of(None, "x.jsonl.gz"), Some((Format::Json, true)));
+        assert_eq!(of(None, "x.feather"), Some((Format::Arrow, false)));
+        assert_eq!(of(None, "x.txt"), Some((Format::Table, false)));
+        assert_eq!(of(None, "parquet"), Some((Format::Table, false)));
+        assert_eq!(of(Some(Format::Json), "x.csv"), Some((Format::Json, false)));
+        assert_eq!(of(Some(Format::Csv), "x.gz"), Some((Format::Csv, true)));
+        assert_eq!(of(Some(Format::Table), "x.csv.gz"), Some((Format::Table, false)));
+        assert_eq!(of(None, "x.csv.zst"), None);
+        assert_eq!(of(None, "x.parquet.gz"), None);
+        assert_eq!(format_of(None, None).ok(), Some((Format::Table, false)));
+    }
 }

@@ -4,10 +4,12 @@ use std::io::Write;
 
 use anyhow::Result;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::arrow::datatypes::{FieldRef, SchemaRef};
+use datafusion::arrow::util::display::ArrayFormatter;
+use datafusion::config::FormatOptions;
 use unicode_width::UnicodeWidthStr;
 
+use super::display::for_people;
 use super::{Out, RowWriter};
 
 /// Rows that are looked at before the width of the columns is fixed.
@@ -19,6 +21,7 @@ const SAMPLE_BYTES: usize = 1 << 20;
 /// counted and not shown.
 pub struct TableWriter<W: Write> {
     out: W,
+    display: FormatOptions,
     header: Vec<String>,
     limit: Option<usize>,
     sample: Vec<Vec<String>>,
@@ -30,11 +33,15 @@ pub struct TableWriter<W: Write> {
 }
 
 impl<W: Write> TableWriter<W> {
-    pub fn new(out: W, schema: &SchemaRef, limit: Option<usize>) -> TableWriter<W> {
-        let header = schema.fields().iter().map(|field| escaped(field.name())).collect();
+    pub fn new(out: W, schema: &SchemaRef, limit: Option<usize>, display: &FormatOptions) -> TableWriter<W> {
+        let header = |field: &FieldRef| match display.types_info {
+            true => format!("{}\n{}", escaped(field.name()), field.data_type()),
+            false => escaped(field.name()),
+        };
         TableWriter {
+            header: schema.fields().iter().map(header).collect(),
             out,
-            header,
+            display: display.clone(),
             limit,
             sample: Vec::new(),
             sample_bytes: 0,
@@ -51,7 +58,8 @@ impl<W: Write> TableWriter<W> {
             return Ok(());
         }
         let batch = batch.slice(0, batch.num_rows().min(left));
-        let options = FormatOptions::default().with_display_error(true);
+        let display = self.display.clone();
+        let options = for_people(&display)?;
         let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         for row in 0..batch.num_rows() {
@@ -126,9 +134,21 @@ impl RowWriter for TableWriter<Out> {
 
 fn write_border(out: &mut impl Write, widths: &[usize]) -> Result<()> {
     for width in widths {
-        write!(out, "+{:-<1$}", "", width + 2)?;
+        write!(out, "+")?;
+        repeat(out, b'-', width + 2)?;
     }
     Ok(writeln!(out, "+")?)
+}
+
+/// Writes a byte as often as is asked; formatting has no widths beyond 65,535.
+fn repeat(out: &mut impl Write, byte: u8, mut count: usize) -> Result<()> {
+    let line = [byte; 256];
+    while count > 0 {
+        let written = count.min(line.len());
+        out.write_all(&line[..written])?;
+        count -= written;
+    }
+    Ok(())
 }
 
 /// A row is as high as its highest cell.
@@ -138,7 +158,8 @@ fn write_row(out: &mut impl Write, widths: &[usize], cells: &[String]) -> Result
     for _ in 0..height {
         for (lines, width) in lines.iter_mut().zip(widths) {
             let text = lines.next().unwrap_or("");
-            write!(out, "| {text}{:1$} ", "", width.saturating_sub(text.width()))?;
+            write!(out, "| {text}")?;
+            repeat(out, b' ', width.saturating_sub(text.width()) + 1)?;
         }
         writeln!(out, "|")?;
     }
@@ -174,7 +195,7 @@ mod tests {
 
     fn table(batches: &[RecordBatch], limit: Option<usize>) -> String {
         let mut out = Vec::new();
-        let mut writer = TableWriter::new(&mut out, &batches[0].schema(), limit);
+        let mut writer = TableWriter::new(&mut out, &batches[0].schema(), limit, &FormatOptions::default());
         for batch in batches {
             writer.rows(batch).unwrap();
         }
@@ -212,6 +233,15 @@ mod tests {
     fn widths_are_fixed_after_the_first_rows() {
         let text = table(&[numbers(0..1000), numbers(1000..1001), numbers(1_000_000..1_000_001)], None);
         assert!(text.contains("| 999 |\n| 1000 |\n| 1000000 |\n+-----+\n1002 rows"), "{text}");
+    }
+
+    #[test]
+    fn a_cell_may_be_wider_than_formatting_knows() {
+        for width in [65_533, 65_536, 200_000] {
+            let texts: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(width), "y".into()]));
+            let text = table(&[RecordBatch::try_from_iter([("text", texts)]).unwrap()], None);
+            assert!(text.lines().take(6).all(|line| line.len() == width + 4), "{width}");
+        }
     }
 
     #[test]

@@ -183,6 +183,8 @@ pub enum Function {
     Reverse,
     /// Absolute value.
     Abs,
+    /// A float, with the one NaN that has neither sign nor payload in place of any other.
+    OneNan,
     /// `round(value [, digits])`.
     Round,
     /// Towards negative infinity.

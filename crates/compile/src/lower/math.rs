@@ -46,6 +46,18 @@ pub(super) fn absolute(
     within_type(cx, Int { value: result, range }, full, None, valid)
 }
 
+/// Lowers the function that makes every NaN the one: only a NaN is not equal to itself.
+pub(super) fn one_nan(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
+    let (value, valid) = lower_scalar(cx, input)?;
+    let nan = match input.data_type {
+        DataType::Float32 => cx.builder.f32(f32::NAN),
+        DataType::Float64 => cx.builder.f64(f64::NAN),
+        _ => return unsupported(format!("one_nan of {}", input.data_type)),
+    };
+    let is_number = cx.builder.eq(value, value);
+    Ok(float(cx.builder.select(is_number, value, nan), valid))
+}
+
 fn is_decimal(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Decimal128 { .. })
 }

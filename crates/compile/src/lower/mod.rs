@@ -141,6 +141,7 @@ fn call(
         (Function::Replace, _) => search::replace(cx, arguments),
         (Function::Repeat, _) => search::repeat(cx, arguments),
         (Function::Reverse, [input]) => search::reverse(cx, input),
+        (Function::OneNan, [input]) => math::one_nan(cx, input),
         (Function::Abs, [input]) => math::absolute(cx, input, &expr.data_type),
         (Function::Round, [input]) => math::round(cx, input, None, &expr.data_type),
         (Function::Round, [input, digits]) => math::round(cx, input, Some(digits), &expr.data_type),

@@ -172,6 +172,17 @@ fn negation_and_absolute_value() {
 }
 
 #[test]
+fn every_nan_becomes_the_one() {
+    let one = call(Function::OneNan, vec![col(0, Float64)], Float64);
+    let others =
+        [-f64::NAN, f64::from_bits(0x7ff0_0000_0000_0001), f64::from_bits(0xffff_ffff_ffff_ffff), f64::NAN];
+    check_one(&one, others.map(|value| (value.into(), f64::NAN.into())).to_vec());
+    let same = [0.0, -0.0, 1.5, f64::INFINITY, f64::NEG_INFINITY, -5e-324, f64::MAX];
+    check_one(&one, same.map(|value| (value.into(), value.into())).to_vec());
+    check_one(&one, vec![(NULL, NULL)]);
+}
+
+#[test]
 fn rounding() {
     let round = |ty: DataType, digits: i128, result: DataType| {
         call(Function::Round, vec![col(0, ty), int(digits, Int32)], result)

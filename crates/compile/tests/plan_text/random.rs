@@ -362,6 +362,7 @@ pub fn functions() -> Vec<Function> {
         Repeat,
         Reverse,
         Abs,
+        OneNan,
         Round,
         Floor,
         Ceil,

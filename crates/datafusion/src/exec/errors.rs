@@ -5,15 +5,6 @@ use std::any::Any;
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use kelpie_engine::{EngineError, QueryError};
-use tokio::task::JoinError;
-
-/// The error of an engine that panicked, or whose runtime ended.
-pub(super) fn ended(error: JoinError) -> EngineError {
-    match error.try_into_panic() {
-        Ok(panic) => panicked(panic.as_ref()),
-        Err(_) => EngineError::Cancelled,
-    }
-}
 
 /// The error of an engine that panicked.
 pub(super) fn panicked(panic: &(dyn Any + Send)) -> EngineError {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::Schema;
 use datafusion::functions_aggregate::{
-    all_default_aggregate_functions, approx_distinct, average, bit_and_or_xor, bool_and_or, count, min_max,
-    stddev, sum, variance,
+    all_default_aggregate_functions, average, bit_and_or_xor, bool_and_or, count, min_max, stddev, sum,
+    variance,
 };
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::physical_expr::PhysicalExpr;
@@ -65,7 +65,7 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Op
                 states::of(translator, call, function, argument, fields)
             }
             (Some((function, argument)), Some(fields)) => {
-                let distinct = is_distinct(call);
+                let distinct = call.is_distinct();
                 let whole = |field| Aggregate { function, argument: argument.clone(), distinct, field };
                 Some(fields.into_iter().map(whole).collect())
             }
@@ -187,7 +187,7 @@ fn one(
     };
     // `count(*)` arrives as the count of a constant.
     let counts_rows = function == AggregateFunction::Count
-        && !is_distinct(call)
+        && !call.is_distinct()
         && argument.downcast_ref::<LiteralExpr>().is_some_and(|literal| !literal.value().is_null());
     if counts_rows && filter.is_none() {
         return Some((function, None));
@@ -219,7 +219,6 @@ fn function(udf: &AggregateUDF) -> Option<AggregateFunction> {
     }
     known! {
         count::Count => Count,
-        approx_distinct::ApproxDistinct => Count,
         sum::Sum => Sum,
         min_max::Min => Min,
         min_max::Max => Max,
@@ -239,12 +238,6 @@ fn function(udf: &AggregateUDF) -> Option<AggregateFunction> {
         (bit_and_or_xor::bit_xor_udaf(), BitXor),
     ];
     bits.into_iter().find(|(known, _)| **known == *udf).map(|(_, function)| function)
-}
-
-/// Whether a call counts or adds up each value once. How many values there are about is how many there are: finding them takes a
-/// table, as a group does, and no other result is as near.
-fn is_distinct(call: &AggregateFunctionExpr) -> bool {
-    call.is_distinct() || call.fun().inner().as_ref().is::<approx_distinct::ApproxDistinct>()
 }
 
 /// Why a function is not compiled.

@@ -16,6 +16,7 @@ use kelpie_compile::types::Literal;
 
 use super::expr::{ExprTranslator, align, is_zoned};
 use crate::any_year::AnyYear;
+use crate::corrections::nan::OneNan;
 use crate::types;
 
 /// The function that an implementation is, if it is one of DataFusion's own: a session may have another one of the same
@@ -29,6 +30,7 @@ fn simple(implementation: &dyn ScalarUDFImpl) -> Option<Function> {
         };
     }
     known! {
+        OneNan => Function::OneNan,
         core::coalesce::CoalesceFunc => Function::Coalesce,
         core::nullif::NullIfFunc => Function::NullIf,
         core::greatest::GreatestFunc => Function::Greatest,

@@ -35,10 +35,15 @@ pub struct CpuDevice {
 }
 
 impl CpuDevice {
-    /// A device with `workers` worker threads (1 to 1024); one a core where absent.
-    pub fn new(workers: Option<usize>) -> Result<Arc<CpuDevice>, DeviceError> {
+    /// The worker threads of a device that is asked for so many: 1 to 1024, and one a core where absent.
+    pub fn workers(asked: Option<usize>) -> u32 {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = workers.unwrap_or_else(cores).clamp(1, MAX_WORKERS) as u32;
+        asked.unwrap_or_else(cores).clamp(1, MAX_WORKERS) as u32
+    }
+
+    /// A device with as many worker threads as [`CpuDevice::workers`] says.
+    pub fn new(workers: Option<usize>) -> Result<Arc<CpuDevice>, DeviceError> {
+        let workers = CpuDevice::workers(workers);
         let threads = WorkerPool::new(workers).map_err(|error| DeviceError::NotUsable {
             device: DEVICE.into(),
             reason: format!("{workers} worker threads cannot be started: {error}"),

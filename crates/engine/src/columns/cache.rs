@@ -2,17 +2,18 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kelpie_compile::layout::Storage;
 use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use super::glance::{Seen, Watch};
 use super::key::{Key, Keyed, address};
 use super::placing::{PartitionRows, Promised};
 use super::read::{self, Wanted, source_error, too_large};
 use super::resident::ResidentColumn;
+use super::settled::Settled;
 use super::store;
 use super::wish::{LoadReport, Placement, Wish};
 use crate::error::EngineError;
@@ -22,8 +23,6 @@ use crate::split::{Phase, Split};
 
 /// Tables whose rows were counted that are remembered.
 const COUNTED_TABLES: usize = 64;
-/// How often a load that waits for another looks at its cancel token.
-const CANCEL_POLL: Duration = Duration::from_millis(5);
 
 /// Keeps columns in device memory. It grows to its limit (80 % of the device's budget unless set) and then evicts the
 /// least recently used columns that no query holds; a query whose columns exceed the limit may take what the
@@ -31,8 +30,7 @@ const CANCEL_POLL: Duration = Duration::from_millis(5);
 #[derive(Debug, Default)]
 pub struct ColumnCache {
     state: Mutex<State>,
-    /// A load ended, well or not.
-    settled: Condvar,
+    settled: Arc<Settled>,
 }
 
 #[derive(Debug, Default)]
@@ -142,7 +140,7 @@ impl Drop for Claim<'_> {
             }
         }
         drop(state);
-        self.cache.settled.notify_all();
+        self.cache.settled.wake();
     }
 }
 
@@ -196,9 +194,8 @@ impl ColumnCache {
             Some(identity) => {
                 let identity = Arc::from(identity);
                 let (keyed, mut fresh) = Keyed::all(source, columns, wish.dictionaries);
-                while let Some(claim) =
-                    self.claim(device, (&identity, &keyed, wish.placement), &mut found, watch.cancel)?
-                {
+                let wanted = (&identity, keyed.as_slice(), wish.placement);
+                while let Some(claim) = self.claim(device, wanted, &mut found, (source, watch.cancel))? {
                     // Columns that are not kept are read in the same pass.
                     let beside = std::mem::take(&mut fresh);
                     let read = (columns, beside.as_slice());
@@ -224,21 +221,21 @@ impl ColumnCache {
         Ok((resident, LoadReport { loaded_bytes, time_ns, split }))
     }
 
-    /// Collects what is cached, and undertakes to read what nobody is reading; else waits for those who do. `None`
-    /// once all is found.
+    /// Collects what is cached, and undertakes to read what nobody is reading; else waits for those who do, holding nothing that
+    /// they wait for. `None` once all is found.
     fn claim(
         &self,
         device: &Arc<dyn Device>,
         (identity, columns, placement): (&Arc<str>, &[Keyed], Placement),
         found: &mut HashMap<usize, Arc<ResidentColumn>>,
-        cancel: &CancelToken,
+        (source, cancel): (&dyn TableSource, &CancelToken),
     ) -> Result<Option<Claim<'_>>, EngineError> {
-        let mut state = self.state.lock();
-        state.drop_orphans();
         loop {
             if cancel.is_cancelled() {
                 return Err(EngineError::Cancelled);
             }
+            let mut state = self.state.lock();
+            state.drop_orphans();
             let (mut claim, mut waiting) = (Vec::new(), false);
             for keyed in columns {
                 let (key, position) = (|on_host| keyed.on(device, identity, on_host), keyed.position);
@@ -274,7 +271,13 @@ impl ColumnCache {
             if !waiting {
                 return Ok(None);
             }
-            self.settled.wait_for(&mut state, CANCEL_POLL);
+            // Loads settle after they have changed the state: none that ends from here on is missed.
+            let seen = self.settled.count();
+            drop(state);
+            if !source.may_wait() {
+                return Err(EngineError::Cancelled);
+            }
+            self.settled.wait(seen, cancel);
         }
     }
 

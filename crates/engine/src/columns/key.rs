@@ -70,6 +70,7 @@ impl Keyed {
     }
 }
 
-pub(super) fn address(device: &Arc<dyn Device>) -> usize {
+/// What tells a device from others while anybody holds it, weakly too.
+pub(crate) fn address(device: &Arc<dyn Device>) -> usize {
     Arc::as_ptr(device).cast::<()>() as usize
 }

@@ -9,6 +9,7 @@ mod placing;
 mod read;
 mod resident;
 mod sample;
+mod settled;
 mod spacing;
 mod spread;
 mod store;
@@ -18,6 +19,7 @@ mod wish;
 
 pub use self::cache::ColumnCache;
 pub use self::glance::{Watch, expected_layouts};
+pub(crate) use self::key::address;
 pub use self::resident::ResidentColumn;
 pub(crate) use self::resident::multi_column_distinct;
 pub use self::spread::Zone;

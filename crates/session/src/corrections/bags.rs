@@ -14,13 +14,11 @@ use datafusion::logical_expr::{
     Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition,
 };
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    GroupByExpr, Query, Select, SelectFlavor, SelectItem, SetExpr, SetOperator, SetQuantifier, TableAlias,
-    TableFactor, TableWithJoins, Values, VisitorMut, WildcardAdditionalOptions,
+    Query, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins, Values, VisitorMut,
 };
 
-use crate::syntax::{quoted, visit};
+use crate::syntax::{plain_query, quoted, select_all, visit};
 
 /// The alias of a subquery whose rows get the numbers of their copies as another column.
 const NUMBERED: &str = "kelpie: numbered copies";
@@ -67,50 +65,13 @@ fn wrap(body: &mut SetExpr, alias: &str) {
         body,
         SetExpr::Values(Values { explicit_row: false, value_keyword: false, rows: vec![] }),
     );
-    let query = Query {
-        with: None,
-        body: Box::new(inner),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: vec![],
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: vec![],
-    };
     let relation = TableFactor::Derived {
         lateral: false,
-        subquery: Box::new(query),
+        subquery: Box::new(plain_query(inner)),
         alias: Some(TableAlias { explicit: true, name: quoted(alias), columns: vec![], at: None }),
         sample: None,
     };
-    *body = SetExpr::Select(Box::new(Select {
-        select_token: AttachedToken::empty(),
-        optimizer_hints: vec![],
-        distinct: None,
-        select_modifiers: None,
-        top: None,
-        top_before_distinct: false,
-        projection: vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())],
-        exclude: None,
-        into: None,
-        from: vec![TableWithJoins { relation, joins: vec![] }],
-        lateral_views: vec![],
-        prewhere: None,
-        selection: None,
-        connect_by: vec![],
-        group_by: GroupByExpr::Expressions(vec![], vec![]),
-        cluster_by: vec![],
-        distribute_by: vec![],
-        sort_by: vec![],
-        having: None,
-        named_window: vec![],
-        qualify: None,
-        window_before_qualify: false,
-        value_table_mode: None,
-        flavor: SelectFlavor::Standard,
-    }));
+    *body = SetExpr::Select(Box::new(select_all(vec![TableWithJoins { relation, joins: vec![] }])));
 }
 
 /// Plans the subqueries that [`count_copies`] makes.

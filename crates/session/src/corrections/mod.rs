@@ -5,19 +5,30 @@ mod bags;
 mod calls;
 mod clauses;
 mod digits;
+mod like;
+mod merged_keys;
 mod null_equality;
+mod orders;
 mod precedence;
 mod refused;
 mod subqueries;
+mod unique_names;
+mod volatile;
 mod windows;
 
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::parser::Statement;
 
 pub(crate) use bags::NumberedCopies;
 pub(crate) use digits::without_underscores;
+pub(crate) use merged_keys::write_out as write_out_merged_keys;
 pub(crate) use null_equality::keep_null_equality;
+pub(crate) use orders::SplitOrders;
 pub(crate) use subqueries::SubqueryValues;
+pub(crate) use unique_names::{is_for_names, rename as unique_names};
+pub(crate) use volatile::VolatileOnce;
 
 /// Mends what the syntax alone shows. What is parsed and would have no effect is an error.
 pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
@@ -26,6 +37,19 @@ pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
     precedence::group(statement);
     windows::resolve(statement)?;
     calls::rewrite(statement);
+    like::escape(statement);
     bags::count_copies(statement);
     Ok(())
+}
+
+/// Whether a plan, subqueries included, has an expression of a kind.
+fn has_expr(plan: &LogicalPlan, is_meant: impl Fn(&Expr) -> bool) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|expr| Ok(is_meant(expr)))?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
 }

@@ -6,9 +6,9 @@ use datafusion::common::plan_datafusion_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    ColumnDef, ColumnOption, CreateTable, Expr, GroupByExpr, JoinOperator, OrderBy, OrderByKind,
-    PipeOperator, Query, Select, SelectItem, SetQuantifier, Statement as SqlStatement, TableAlias,
-    TableConstraint, TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
+    ColumnDef, ColumnOption, CreateTable, Expr, GroupByExpr, JoinOperator, OrderBy, OrderByKind, Query,
+    Select, SelectItem, Statement as SqlStatement, TableAlias, TableConstraint, TableFactor, TableWithJoins,
+    VisitorMut, WildcardAdditionalOptions,
 };
 
 use crate::syntax::visit;
@@ -24,8 +24,8 @@ pub(super) fn refuse(statement: &mut Statement) -> Result<()> {
     }
 }
 
-/// Words that begin a join which is not there: the parser takes them for the alias of the table before.
-const JOINS: &[&str] = &["positional", "asof", "semi", "anti"];
+/// A word that begins a join which is not there: the parser takes it for the alias of the table before.
+const POSITIONAL: &str = "positional";
 
 struct Refused;
 
@@ -49,12 +49,6 @@ impl VisitorMut for Refused {
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         let has_ties = query.fetch.as_ref().is_some_and(|fetch| fetch.with_ties);
         let has_percent = query.fetch.as_ref().is_some_and(|fetch| fetch.percent);
-        let counts = |pipe: &PipeOperator| match pipe {
-            PipeOperator::Except { set_quantifier, .. } | PipeOperator::Intersect { set_quantifier, .. } => {
-                *set_quantifier == SetQuantifier::All
-            }
-            _ => false,
-        };
         none_of(&[
             (!query.locks.is_empty(), "FOR UPDATE or FOR SHARE"),
             (query.for_clause.is_some(), "FOR XML, JSON or BROWSE"),
@@ -62,7 +56,6 @@ impl VisitorMut for Refused {
             (query.format_clause.is_some(), "FORMAT"),
             (has_ties, "FETCH … WITH TIES"),
             (has_percent, "FETCH … PERCENT"),
-            (query.pipe_operators.iter().any(counts), "ALL of the pipe operators EXCEPT and INTERSECT"),
         ])?;
         query.order_by.as_ref().map_or(ControlFlow::Continue(()), order_by)
     }
@@ -163,11 +156,10 @@ fn joins(table: &TableWithJoins) -> Flow {
     for join in &table.joins {
         if let Some(TableAlias { explicit: false, name, .. }) = alias_of(before)
             && name.quote_style.is_none()
-            && JOINS.iter().any(|word| name.value.eq_ignore_ascii_case(word))
+            && name.value.eq_ignore_ascii_case(POSITIONAL)
             && matches!(join.join_operator, JoinOperator::Join(_) | JoinOperator::Inner(_))
         {
-            let word = name.value.to_uppercase();
-            return ControlFlow::Break(plan_datafusion_err!("{word} JOIN is not supported"));
+            return ControlFlow::Break(plan_datafusion_err!("POSITIONAL JOIN is not supported"));
         }
         before = &join.relation;
     }

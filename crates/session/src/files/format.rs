@@ -13,11 +13,13 @@ use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::error::Result;
 
-use super::at;
+use super::dialect::Dialect;
+use super::error::at;
+use super::options::ReadOptions;
 
 /// What is read, for people.
-pub(super) const KNOWN: &str = "Parquet, CSV, JSON or Arrow file (.parquet, .csv, .tsv, .json, .jsonl, .ndjson, \
-                                .arrow, .ipc, .feather; text also as .gz, .bz2, .xz, .zst)";
+pub(super) const KNOWN: &str = "Parquet, CSV, JSON or Arrow file (.parquet, .csv, .tsv, .tab, .txt, .json, .jsonl, .ndjson, \
+                                .arrow, .arrows, .ipc, .feather; text also as .gz, .bz2, .xz, .zst)";
 
 /// How a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub(super) enum Kind {
     Csv,
     /// Fields between tabs.
     Tsv,
+    /// Lines of whatever the first one shows. A folder may have such files for people beside its data.
+    Txt,
     Json,
     Arrow,
 }
@@ -48,10 +52,11 @@ impl Format {
         };
         let kind = match lower_extension(extension)?.as_str() {
             "csv" => Kind::Csv,
-            "tsv" => Kind::Tsv,
+            "tsv" | "tab" => Kind::Tsv,
+            "txt" => Kind::Txt,
             "json" | "jsonl" | "ndjson" => Kind::Json,
             "parquet" if !compression.is_compressed() => Kind::Parquet,
-            "arrow" | "ipc" | "feather" if !compression.is_compressed() => Kind::Arrow,
+            "arrow" | "arrows" | "ipc" | "feather" if !compression.is_compressed() => Kind::Arrow,
             _ => return None,
         };
         Some(Format { kind, compression })
@@ -59,29 +64,26 @@ impl Format {
 
     /// Whether a column is what stands at its place in a line, so that none can be left out.
     pub fn is_text_by_place(self) -> bool {
-        matches!(self.kind, Kind::Csv | Kind::Tsv)
+        matches!(self.kind, Kind::Csv | Kind::Tsv | Kind::Txt)
     }
 
-    /// DataFusion's reader, which infers the types of text from so many rows of a file, or all. Whether JSON is one array or a
-    /// value a line shows the first file.
-    pub fn reader(self, first: &Path, infer_rows: Option<usize>) -> Result<Arc<dyn FileFormat>> {
-        let infer_rows = infer_rows.unwrap_or(usize::MAX);
-        Ok(match self.kind {
-            Kind::Parquet => Arc::new(ParquetFormat::default()),
+    /// What writes such files; text in the dialect of the files that are there.
+    pub fn writer(self, dialect: Option<&Dialect>, options: &ReadOptions) -> Arc<dyn FileFormat> {
+        match self.kind {
+            Kind::Parquet => {
+                Arc::new(ParquetFormat::default().with_options(options.parquet.as_ref().clone()))
+            }
             Kind::Arrow => Arc::new(ArrowFormat),
-            Kind::Csv | Kind::Tsv => {
-                let delimiter = if self.kind == Kind::Tsv { b'\t' } else { b',' };
-                let format = CsvFormat::default().with_has_header(true).with_delimiter(delimiter);
-                let format = format.with_schema_infer_max_rec(infer_rows);
+            Kind::Json => Arc::new(JsonFormat::default().with_file_compression_type(self.compression)),
+            Kind::Csv | Kind::Tsv | Kind::Txt => {
+                let mut format = CsvFormat::default().with_options(options.csv.as_ref().clone());
+                format = format.with_has_header(options.has_header);
+                if let Some(dialect) = dialect {
+                    format = format.with_delimiter(dialect.delimiter);
+                }
                 Arc::new(format.with_file_compression_type(self.compression))
             }
-            Kind::Json => {
-                let lines = self.compression.is_compressed() || !begins_with_bracket(first)?;
-                let format = JsonFormat::default().with_schema_infer_max_rec(infer_rows);
-                let format = format.with_file_compression_type(self.compression);
-                Arc::new(format.with_newline_delimited(lines))
-            }
-        })
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::at;
+use super::error::at;
 use super::format::{Kind, begins_with_bracket};
 use super::source::{DataFile, Source};
 use super::table::LocalTable;
@@ -50,14 +50,18 @@ impl LocalTable {
             table_paths: vec![url],
             file_group: FileGroup::default(),
             output_schema: self.schema(),
-            table_partition_cols: self.partitions.clone(),
+            table_partition_cols: self
+                .partitions
+                .iter()
+                .map(|field| (field.name().clone(), field.data_type().clone()))
+                .collect(),
             insert_op: mode,
             // They stand in the names of folders.
             keep_partition_by_columns: false,
             file_extension: extension(first),
             file_output_mode: FileOutputMode::Directory,
         };
-        self.reader.create_writer_physical_plan(rows, session, config, None).await
+        self.format.create_writer_physical_plan(rows, session, config, None).await
     }
 }
 

@@ -1,39 +1,55 @@
-//! Why a CSV file cannot be read: the first row that does not fit the table, by its true place.
+//! Why a text file cannot be read: the first row that does not fit the table, by its true place.
 //!
 //! Readers count rows from the beginning of the range of bytes that each of them reads, and do not name the file. Where one has
 //! failed, the files of its scan are read once more from their beginnings.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::arrow::csv::ReaderBuilder;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::datasource::physical_plan::{CsvSource, FileScanConfig, FileSource};
-use datafusion::object_store::local::LocalFileSystem;
-use kelpie_datafusion::whole_files;
+
+use super::dialect::Dialect;
 
 /// Rows that are read at once until one fails.
-const ROWS_AT_ONCE: usize = 8192;
+pub(super) const ROWS_AT_ONCE: usize = 8192;
 /// Characters of a value that an error shows.
 const SHOWN_CHARS: usize = 80;
 
 /// A row of a file that does not fit its table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Misfit {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Where the row begins; the first line is 1.
-    line: u64,
-    what: What,
+    pub(super) line: u64,
+    pub(super) what: What,
 }
 
+/// What does not fit.
 #[derive(Debug, PartialEq, Eq)]
-enum What {
-    Value { column: String, value: String, data_type: DataType },
-    Encoding { column: String },
-    Values { found: usize, columns: usize },
+pub(super) enum What {
+    Value {
+        column: String,
+        value: String,
+        data_type: DataType,
+    },
+    Encoding {
+        column: String,
+    },
+    Values {
+        found: usize,
+        columns: usize,
+    },
+    /// Of a JSON object.
+    Key {
+        key: String,
+    },
+    /// No JSON at all.
+    Syntax {
+        message: String,
+    },
 }
 
 impl fmt::Display for Misfit {
@@ -51,6 +67,12 @@ impl fmt::Display for Misfit {
                 )
             }
             What::Encoding { column } => write!(f, ", column {column}: the text is not UTF-8"),
+            What::Key { key } => write!(
+                f,
+                ": the key {key} is in none of the rows that the table's columns were taken from: SET kelpie.infer_rows = 0 \
+                 takes them from all rows"
+            ),
+            What::Syntax { message } => write!(f, ": no JSON: {message}"),
             What::Values { found, columns } => {
                 write!(f, " has {found} values, and the table {columns} columns")
             }
@@ -58,53 +80,20 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// The first row, in the order of the files, that keeps a scan of CSV files from being read.
-pub(crate) fn find(config: &FileScanConfig) -> Option<Misfit> {
-    let source = config.file_source();
-    let csv = source.downcast_ref::<CsvSource>()?;
-    if config.object_store_url.as_str() != "file:///" {
-        return None;
-    }
-    let schema = Arc::clone(FileSource::table_schema(csv).file_schema());
-    let all = || (0..schema.fields().len()).collect();
-    let mut columns = source.projection().map_or_else(all, |projection| projection.column_indices());
-    columns.retain(|column| *column < schema.fields().len());
-    let scan = Scan { csv, schema: &schema, columns: &columns };
-    let store = LocalFileSystem::new();
-    whole_files(&config.file_groups).iter().find_map(|file| {
-        let path = store.path_to_filesystem(&file.object_meta.location).ok()?;
-        let open = || config.file_compression_type.convert_read(File::open(&path).ok()?).ok();
-        scan.find(&path, open)
-    })
-}
-
-/// How files are read.
-struct Scan<'a> {
-    csv: &'a CsvSource,
-    /// The columns of the files.
-    schema: &'a SchemaRef,
+/// How the lines of a file are read.
+pub(super) struct Scan<'a> {
+    pub dialect: &'a Dialect,
+    /// The columns of the file.
+    pub schema: &'a SchemaRef,
     /// Those that are read.
-    columns: &'a [usize],
+    pub columns: &'a [usize],
 }
 
 impl Scan<'_> {
-    fn find<R: Read>(&self, path: &Path, open: impl Fn() -> Option<R>) -> Option<Misfit> {
-        let mut builder = ReaderBuilder::new(Arc::clone(self.schema))
-            .with_header(self.csv.has_header())
-            .with_delimiter(self.csv.delimiter())
-            .with_quote(self.csv.quote())
-            .with_truncated_rows(self.csv.truncate_rows())
-            .with_projection(self.columns.to_vec())
-            .with_batch_size(ROWS_AT_ONCE);
-        if let Some(terminator) = self.csv.terminator() {
-            builder = builder.with_terminator(terminator);
-        }
-        if let Some(escape) = self.csv.escape() {
-            builder = builder.with_escape(escape);
-        }
-        if let Some(comment) = self.csv.comment() {
-            builder = builder.with_comment(comment);
-        }
+    /// The first row of a file that does not fit.
+    pub fn find<R: Read>(&self, path: &Path, open: impl Fn() -> Option<R>) -> Option<Misfit> {
+        let builder = self.dialect.reader(self.schema.as_ref().clone());
+        let builder = builder.with_projection(self.columns.to_vec()).with_batch_size(ROWS_AT_ONCE);
         let mut good_rows = 0;
         for batch in builder.build(open()?).ok()? {
             match batch {
@@ -120,14 +109,7 @@ impl Scan<'_> {
 
     /// What does not fit in the first row that does not, after so many that do, and where it begins.
     fn find_after(&self, good_rows: usize, input: impl Read) -> Option<(u64, What)> {
-        let mut builder = csv::ReaderBuilder::new();
-        builder.has_headers(self.csv.has_header()).flexible(true);
-        builder.delimiter(self.csv.delimiter()).quote(self.csv.quote());
-        builder.escape(self.csv.escape()).comment(self.csv.comment());
-        if let Some(terminator) = self.csv.terminator() {
-            builder.terminator(csv::Terminator::Any(terminator));
-        }
-        let mut records = builder.from_reader(input);
+        let mut records = self.dialect.records(input, false);
         let mut record = csv::ByteRecord::new();
         for _ in 0..good_rows {
             records.read_byte_record(&mut record).ok().filter(|more| *more)?;
@@ -143,7 +125,7 @@ impl Scan<'_> {
     /// What does not fit in a row.
     fn misfit(&self, record: &csv::ByteRecord) -> Option<What> {
         let (found, columns) = (record.len(), self.schema.fields().len());
-        if found > columns || (found < columns && !self.csv.truncate_rows()) {
+        if found > columns || (found < columns && !self.dialect.truncated_rows) {
             return Some(What::Values { found, columns });
         }
         let name = |column: usize| self.schema.field(column).name().clone();

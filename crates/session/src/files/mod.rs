@@ -1,12 +1,20 @@
 //! Local files and folders as tables.
 
+mod by_name;
+mod dialect;
+mod error;
 mod format;
-mod hive;
 mod insert;
+mod local_format;
 mod misfit;
+mod misfits;
+mod options;
+mod reader;
+mod scan;
 mod schema;
 mod source;
 mod table;
+mod unite;
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -18,29 +26,27 @@ use std::sync::{Arc, OnceLock};
 
 use datafusion::catalog::{TableProvider, UrlTableFactory};
 use datafusion::common::{exec_err, plan_err};
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 
-use kelpie_datafusion::KelpieOptions;
 use kelpie_datafusion::clock::{PlanClock, last_moment, timed_future};
 use kelpie_engine::Phase;
 
-use format::{Format, KNOWN};
-pub(crate) use misfit::find as find_misfit;
-pub(crate) use schema::{Broken, LocalTables, plain};
+use error::at;
+pub(crate) use error::plain;
+use format::{Format, KNOWN, Kind};
+pub(crate) use misfits::find as find_misfit;
+use options::ReadOptions;
+pub(crate) use schema::{Broken, LocalTables};
 pub(crate) use source::DataFile;
 use source::{Source, entries, is_pattern, matches};
 use table::LocalTable;
 
 /// Files named in queries whose columns are remembered.
 const REMEMBERED_FILES: usize = 1000;
-
-fn at(path: &Path, error: impl std::fmt::Display) -> DataFusionError {
-    DataFusionError::Execution(format!("{}: {error}", path.display()))
-}
 
 /// What sessions run in: folders are listed anew for every query, so that it sees the files that are there.
 pub(crate) fn runtime() -> Result<Arc<RuntimeEnv>> {
@@ -109,7 +115,7 @@ struct LocalEntry {
 /// A table, and how it was made.
 #[derive(Debug)]
 struct Made {
-    infer_rows: Option<usize>,
+    options: ReadOptions,
     table: Arc<LocalTable>,
 }
 
@@ -124,24 +130,24 @@ impl LocalEntry {
 
     async fn current(&self, session: &SessionSlot) -> Result<Arc<dyn TableProvider>> {
         let mut made = self.made.lock().await;
-        let infer_rows = session.ask(|state| KelpieOptions::of(state.config_options()).infer_rows)?;
         let since = PlanClock::since().unwrap_or(u64::MAX);
-        let looked = |made: &&Made| made.table.was_looked_at(since) && made.infer_rows == infer_rows;
-        if let Some(made) = made.as_ref().filter(looked) {
+        let known = made.as_ref().map(|made| &made.options);
+        let same_options = session.ask(|state| known.is_some_and(|options| options.are_those_of(state)))?;
+        let made_so = made.as_ref().filter(|_| same_options);
+        if let Some(made) = made_so.filter(|made| made.table.was_looked_at(since)) {
             return Ok(Arc::clone(&made.table) as _);
         }
         let moment = last_moment();
         let files = self.source.files()?;
-        let is_current = |made: &&Made| made.table.made_of == files && made.infer_rows == infer_rows;
-        let current = made.as_ref().filter(is_current);
-        if let Some(made) = current {
+        if let Some(made) = made_so.filter(|made| made.table.made_of == files) {
             made.table.looked.fetch_max(moment, Ordering::SeqCst);
             return Ok(Arc::clone(&made.table) as _);
         }
         let state = session.ask(SessionState::clone)?;
-        let table = Arc::new(LocalTable::of(&state, &self.source, &files, infer_rows).await?);
+        let options = ReadOptions::of(&state);
+        let table = Arc::new(LocalTable::of(&state, &self.source, &files, &options).await?);
         table.looked.fetch_max(moment, Ordering::SeqCst);
-        *made = Some(Made { infer_rows, table: Arc::clone(&table) });
+        *made = Some(Made { options, table: Arc::clone(&table) });
         Ok(table)
     }
 }
@@ -162,7 +168,7 @@ pub(crate) fn tables_of(path: &Path) -> Result<Found> {
             let mut paths = entries(path)?;
             // A link to the folder itself, or one above it, brings nothing new.
             let leads_up = |path: &Path| path.canonicalize().is_ok_and(|path| folder.starts_with(path));
-            paths.retain(|path| if path.is_dir() { !leads_up(path) } else { Format::of(path).is_some() });
+            paths.retain(|path| if path.is_dir() { !leads_up(path) } else { is_data(path) });
             paths
         }
         Source::File(_) if Format::of(path).is_none() => return Err(at(path, format!("no {KNOWN}"))),
@@ -198,14 +204,24 @@ pub(crate) fn tables_of(path: &Path) -> Result<Found> {
     }
 }
 
+/// Whether a file of a folder is data. Text without a format of its own is mostly for people, and has to be named.
+fn is_data(path: &Path) -> bool {
+    Format::of(path).is_some_and(|format| format.kind != Kind::Txt)
+}
+
 /// Whether a folder is one of something else. One that cannot be read may have data.
 fn has_no_data(folder: &Path) -> bool {
     let Ok(paths) = entries(folder) else { return false };
     // A link to a folder above is not followed: whatever is there, is there once.
     paths.iter().all(|path| match path.is_dir() {
         true => path.is_symlink() || has_no_data(path),
-        false => Format::of(path).is_none(),
+        false => !is_data(path),
     })
+}
+
+/// Whether a name in a query is a folder's. A plain name may be meant for a table that is not there.
+fn is_folder_of_data(path: &Path, name: &str) -> bool {
+    path.is_dir() && (name.contains('/') || !has_no_data(path))
 }
 
 /// The name of the table of a file or folder: without the extensions that say how it is read.
@@ -242,8 +258,9 @@ impl LocalFiles {
                 return plan_err!("{name}: only local files can be tables");
             }
             // An unknown name that does not look like a file is an unknown table.
-            let looks_like_files =
-                Format::of(path).is_some() || (name.contains('/') && (path.is_dir() || is_pattern(path)));
+            let looks_like_files = Format::of(path).is_some()
+                || is_folder_of_data(path, name)
+                || (name.contains('/') && is_pattern(path));
             if !looks_like_files {
                 return Ok(None);
             }

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{exec_err, plan_err};
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::TableType;
 use parking_lot::RwLock;
 
+use super::error::{at, plain};
 use super::source::Source;
 use super::{LocalEntry, SessionSlot, TableFuture};
 
@@ -31,14 +32,6 @@ pub(crate) enum Broken {
     Refused,
     /// It is there all the same: a query that names it gets the error, and may find it mended.
     Kept,
-}
-
-/// An error without the words that say that it is one.
-pub(crate) fn plain(error: &DataFusionError) -> String {
-    match error {
-        DataFusionError::Execution(text) | DataFusionError::Plan(text) => text.clone(),
-        error => error.strip_backtrace(),
-    }
 }
 
 type TypeFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<TableType>>> + Send + 'a>>;
@@ -72,7 +65,7 @@ impl LocalTables {
             (Err(error), Broken::Kept) => What::Problem(plain(&error)),
         };
         let named = Arc::new(Named { what, usable: AtomicBool::new(false) });
-        self.insert(name, Arc::clone(&named)).map_err(|error| super::at(path, plain(&error)))?;
+        self.insert(name, Arc::clone(&named)).map_err(|error| at(path, plain(&error)))?;
         let looked = self.look(&named).await;
         if looked.is_err() && broken == Broken::Refused {
             self.files.write().remove(name);

@@ -3,13 +3,22 @@
 use std::collections::HashSet;
 use std::fs::{self, DirEntry, Metadata};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::error::Result;
+use datafusion::execution::cache::TableScopedPath;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::object_store::path::Path as Address;
+use kelpie_datafusion::file_version;
 
-use super::at;
-use super::format::{Format, KNOWN};
+use super::error::at;
+use super::format::{Format, KNOWN, Kind};
+
+/// Why what is neither a file nor a folder is no data.
+const NO_FILE: &str =
+    "a pipe, socket or device, and only files and folders are read: write its bytes to a file first";
 
 /// What a path on the command line or in a query names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,8 +36,10 @@ pub(super) enum Source {
 pub(crate) struct DataFile {
     pub(super) path: PathBuf,
     pub(super) format: Format,
-    bytes: u64,
-    modified: Option<SystemTime>,
+    pub(super) bytes: u64,
+    pub(super) modified: Option<SystemTime>,
+    /// What tells it from another file of the same size and time.
+    pub(super) version: String,
 }
 
 /// Every query compares all files of its tables. Their paths come from the same source, so they are the same where their
@@ -36,6 +47,7 @@ pub(crate) struct DataFile {
 impl PartialEq for DataFile {
     fn eq(&self, other: &DataFile) -> bool {
         self.bytes == other.bytes
+            && self.version == other.version
             && self.modified == other.modified
             && self.format == other.format
             && self.path.as_os_str() == other.path.as_os_str()
@@ -44,7 +56,8 @@ impl PartialEq for DataFile {
 
 impl DataFile {
     fn new(path: PathBuf, format: Format, metadata: &Metadata) -> DataFile {
-        DataFile { path, format, bytes: metadata.len(), modified: metadata.modified().ok() }
+        let version = file_version(metadata);
+        DataFile { path, format, bytes: metadata.len(), modified: metadata.modified().ok(), version }
     }
 }
 
@@ -54,7 +67,7 @@ impl Source {
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => Ok(Source::Folder(absolute(path)?)),
             Ok(found) if found.is_file() => Ok(Source::File(absolute(path)?)),
-            Ok(_) => Err(at(path, "not a file and not a folder")),
+            Ok(_) => Err(at(path, NO_FILE)),
             Err(_) if is_pattern(path) => {
                 let path = std::path::absolute(path).map_err(|error| at(path, error))?;
                 let pattern = path.to_str().ok_or_else(|| at(&path, "a pattern must be Unicode"))?;
@@ -79,9 +92,13 @@ impl Source {
                 }
             }
         }
-        // A folder's files come in order.
-        if let Source::Pattern(_) = self {
-            files.sort_by(|a, b| a.path.cmp(&b.path));
+        match self {
+            Source::Pattern(_) => files.sort_by(|a, b| a.path.cmp(&b.path)),
+            // Its files come in order. Text for people is no data where there is other data.
+            _ if files.iter().any(|file| file.format.kind != Kind::Txt) => {
+                files.retain(|file| file.format.kind != Kind::Txt || matches!(self, Source::File(_)));
+            }
+            _ => {}
         }
         let Some(first) = files.first() else {
             return Err(at(self.path(), format!("no {KNOWN} here")));
@@ -124,16 +141,16 @@ impl Source {
         }
     }
 
-    /// What the folders of a file say of a column.
-    pub fn value(&self, file: &DataFile, column: &str) -> Option<String> {
+    /// What the folders of a file say of a column: nothing where they do not name it, and no value where it is NULL.
+    pub fn value(&self, file: &DataFile, column: &str) -> Option<Option<String>> {
         let pairs = pairs(&self.base()?, &file.path);
         pairs.into_iter().find(|(name, _)| name == column).map(|(_, value)| value)
     }
 
     /// The columns that the folders between it and its files name, as `year=2024` does, and their types.
-    pub fn partitions(&self, files: &[DataFile]) -> Vec<(String, DataType)> {
+    pub fn partitions(&self, files: &[DataFile]) -> Vec<FieldRef> {
         let Some(folder) = self.base() else { return Vec::new() };
-        let mut columns: Option<Vec<(String, Vec<String>)>> = None;
+        let mut columns: Option<Vec<(String, Vec<Option<String>>)>> = None;
         for file in files {
             let pairs = pairs(&folder, &file.path);
             match &mut columns {
@@ -146,16 +163,46 @@ impl Source {
             }
         }
         let columns = columns.unwrap_or_default().into_iter();
-        columns.map(|(name, values)| (name, type_of(&values))).collect()
+        let column = |(name, values): (String, Vec<Option<String>>)| {
+            let nullable = values.contains(&None);
+            let values: Vec<String> = values.into_iter().flatten().collect();
+            Arc::new(Field::new(name, type_of(&values), nullable))
+        };
+        columns.map(column).collect()
     }
 }
 
-/// `key=value` of the folders between a folder and a file, up to the first that is not of this form.
-fn pairs(folder: &Path, file: &Path) -> Vec<(String, String)> {
+/// The name of a folder whose column is NULL in all rows below it, as Hive and Spark write it.
+const NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// `key=value` of the folders between a folder and a file, up to the first that is not of this form. Both may be written with
+/// `%2F` and the like for what cannot stand in a name.
+fn pairs(folder: &Path, file: &Path) -> Vec<(String, Option<String>)> {
     let between = file.parent().and_then(|parent| parent.strip_prefix(folder).ok());
     let names = between.into_iter().flat_map(Path::iter);
     let pairs = names.map_while(|name| name.to_str()?.split_once('='));
-    pairs.map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    pairs.map(|(key, value)| (decoded(key), (value != NULL_VALUE).then(|| decoded(value)))).collect()
+}
+
+/// A name with the bytes that `%` and two digits stand for; as it is where that gives no text.
+fn decoded(name: &str) -> String {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        let coded =
+            after.get(..2).filter(|_| *byte == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        match coded.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(coded) => {
+                bytes.push(coded);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| name.to_string())
 }
 
 /// The narrowest type that holds all values as they are written.
@@ -172,6 +219,7 @@ fn type_of(values: &[String]) -> DataType {
             && digits(8..10)
     };
     match () {
+        () if values.is_empty() => DataType::Utf8,
         () if values.iter().all(is_integer) => DataType::Int64,
         () if values.iter().all(is_date) => DataType::Date32,
         () => DataType::Utf8,
@@ -211,7 +259,7 @@ fn data_file_of(path: &Path, metadata: &Metadata) -> Result<Option<DataFile>> {
     match metadata.is_file() {
         true => Ok(Some(DataFile::new(path.to_path_buf(), format, metadata))),
         // A pipe, for one, would be waited for.
-        false => Err(at(path, "not a file")),
+        false => Err(at(path, NO_FILE)),
     }
 }
 
@@ -251,4 +299,18 @@ fn shown(folder: &Path) -> Result<Vec<(PathBuf, DirEntry)>> {
     }
     shown.sort_by(|(a, _), (b, _)| a.cmp(b));
     Ok(shown.into_iter().map(|(name, entry)| (folder.join(name), entry)).collect())
+}
+
+/// Forgets what DataFusion keeps of files: it takes one of the same size and time for the same file.
+pub(super) fn forget(runtime: &RuntimeEnv, files: &[DataFile]) {
+    let footers = runtime.cache_manager.get_file_metadata_cache();
+    let statistics = runtime.cache_manager.get_file_statistic_cache();
+    for file in files {
+        let Ok(address) = Address::from_absolute_path(&file.path) else { continue };
+        if let Some(statistics) = &statistics {
+            let key = TableScopedPath { table: None, path: address.clone() };
+            statistics.remove(&key);
+        }
+        footers.remove(&address);
+    }
 }

@@ -16,6 +16,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement;
 
+pub(crate) use spelling::constraint;
 use spelling::{Relations, Spelling};
 
 /// Columns of the tables that a statement names, as these spell them.

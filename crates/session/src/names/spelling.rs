@@ -261,7 +261,8 @@ impl<N: EachName> Idents<'_, N> {
     }
 }
 
-fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+/// The condition of a join.
+pub(crate) fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
     match operator {
         JoinOperator::Join(constraint)
         | JoinOperator::Inner(constraint)

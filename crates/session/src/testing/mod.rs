@@ -100,7 +100,9 @@ fn sessions_over<'a>(
     engine: Arc<Engine>,
 ) -> Result<(SessionContext, KelpieSession)> {
     let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    let mut options = SessionOptions { engine: Some(engine), ..SessionOptions::default() };
+    let options = SessionOptions { engine: Some(engine), ..SessionOptions::default() };
+    // What is compared is DataFusion as it is.
+    let mut options = options.with("kelpie.corrections", "off");
     for (name, value) in settings {
         options = options.with(*name, *value);
     }

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A file that is written beside its place and takes it at the end: until then, and where writing fails, the old file stays.
 /// What is no file (a device, a pipe) cannot be replaced and is written directly. Dropped before it is complete, it leaves
@@ -32,6 +33,7 @@ impl WholeFile {
             }
         }
         let name = path.file_name().ok_or_else(|| io::Error::other("this is no name of a file"))?;
+        remove_abandoned(path.parent().unwrap_or(Path::new("")));
         for attempt in 0.. {
             let hidden = format!(".{}.{}-{attempt}.tmp", name.to_string_lossy(), std::process::id());
             let beside = path.with_file_name(hidden);
@@ -87,6 +89,37 @@ impl Drop for WholeFile {
             let _ = fs::remove_file(beside);
         }
     }
+}
+
+/// A file beside its place that nobody has written to for so long has lost its writer, unless that is still there.
+const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
+
+/// Removes what writers have left in a folder that were ended from outside, before they could.
+fn remove_abandoned(folder: &Path) {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(writer) = name.to_str().and_then(writer_of) else { continue };
+        let modified = entry.metadata().and_then(|found| found.modified());
+        let is_old = modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > ABANDONED_AFTER));
+        if is_old && !is_running(writer) {
+            // Whoever may not remove it has no harm of it.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The process that wrote a file `.name.process-attempt.tmp`.
+fn writer_of(name: &str) -> Option<u32> {
+    let (_, writer) = name.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit_once('.')?;
+    let (process, attempt) = writer.split_once('-')?;
+    attempt.parse::<u32>().ok()?;
+    process.parse().ok()
+}
+
+/// Whether a process runs, as far as the system shows that in files.
+fn is_running(process: u32) -> bool {
+    process == std::process::id() || Path::new("/proc").join(process.to_string()).exists()
 }
 
 fn is_standard_stream(path: &Path) -> bool {

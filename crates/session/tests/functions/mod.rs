@@ -17,7 +17,9 @@ use kelpie_session::{KelpieSession, SessionOptions};
 
 fn pair(device: &[(&str, &str)]) -> (SessionContext, KelpieSession) {
     let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    let mut options = SessionOptions::default().with("kelpie.fallback", "allow");
+    // DataFusion as it is, compiled or not.
+    let options = SessionOptions::default().with("kelpie.corrections", "false");
+    let mut options = options.with("kelpie.fallback", "allow");
     for (name, value) in device {
         options = options.with(*name, *value);
     }

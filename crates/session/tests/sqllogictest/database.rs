@@ -86,7 +86,8 @@ impl Database {
 
     /// Kelpie with some settings.
     pub fn kelpie(settings: &[(&str, &str)], engine: Arc<Engine>, statistics: Arc<Statistics>) -> Database {
-        let mut options = SessionOptions { engine: Some(engine), ..SessionOptions::default() };
+        let options = SessionOptions { engine: Some(engine), ..SessionOptions::default() };
+        let mut options = options.with("kelpie.corrections", "false");
         for (name, value) in settings {
             options = options.with(*name, *value);
         }

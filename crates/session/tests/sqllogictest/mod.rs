@@ -2,6 +2,8 @@
 //!
 //! The files are written by `scripts` and DataFusion: `KELPIE_SLT_WRITE=1 cargo test --test sql sqllogictest` writes them again; without
 //! the variable a file that is not what would be written is an error.
+//!
+//! The statements of `tests/corrections` are those that DataFusion answers otherwise than SQL: Kelpie gives SQL's answer on every device.
 
 mod database;
 mod scripts;
@@ -24,6 +26,13 @@ const BYTES: usize = 1 << 20;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt")
+}
+
+fn files_of(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == "slt")).collect();
+    files.sort();
+    files
 }
 
 /// A script with DataFusion's answers, as the text of its file, and the statements that fail.
@@ -97,9 +106,7 @@ struct Query {
 
 /// Runs at most so many queries of all files on a device (and every other statement); where the whole matrix runs, every `step`-th.
 async fn holds(name: &str, settings: &[(&'static str, &'static str)], step: usize, most: usize) {
-    let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == "slt")).collect();
-    files.sort();
+    let files = files_of(&folder());
     let mut queries = Vec::new();
     for file in &files {
         let records = parse_file::<DefaultColumnType>(file).unwrap().into_iter().enumerate();
@@ -111,7 +118,9 @@ async fn holds(name: &str, settings: &[(&'static str, &'static str)], step: usiz
     let (engine, statistics) = (Arc::new(Engine::default()), Arc::new(Statistics::default()));
     let files = files.into_iter().zip(["1", "4"].into_iter().cycle()).map(|(file, partitions)| {
         let records = queries.iter().filter(|query| query.file == file).map(|query| query.record).collect();
-        let settings = [settings, &[("datafusion.execution.target_partitions", partitions)]].concat();
+        let as_datafusion =
+            [("datafusion.execution.target_partitions", partitions), ("kelpie.corrections", "off")];
+        let settings = [settings, &as_datafusion].concat();
         failures(file, records, settings, Arc::clone(&engine), Arc::clone(&statistics))
     });
     let failures: Vec<String> = side_by_side(files).await.into_iter().flatten().collect();
@@ -155,4 +164,27 @@ async fn cpu() {
 #[tokio::test(flavor = "multi_thread")]
 async fn simt() {
     holds("statements on the interpreter", &[("kelpie.device", "simt")], 4, 100).await;
+}
+
+/// Runs all of `tests/corrections` on a device.
+async fn corrected(device: &'static str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corrections");
+    let (engine, statistics) = (Arc::new(Engine::default()), Arc::new(Statistics::default()));
+    let files = files_of(&folder).into_iter().map(|file| {
+        let records = (0..parse_file::<DefaultColumnType>(&file).unwrap().len()).collect();
+        failures(file, records, vec![("kelpie.device", device)], Arc::clone(&engine), Arc::clone(&statistics))
+    });
+    let failures: Vec<String> = side_by_side(files).await.into_iter().flatten().collect();
+    println!("{device}: {statistics}");
+    assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn corrections_on_the_cpu() {
+    corrected("cpu").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn corrections_on_the_interpreter() {
+    corrected("simt").await;
 }

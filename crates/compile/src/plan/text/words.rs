@@ -62,7 +62,7 @@ words! {
         Search(Search::StartsWith) => "starts_with", Search(Search::EndsWith) => "ends_with",
         Search(Search::Contains) => "contains", Search(Search::Position) => "strpos",
         Pad(Side::Left) => "lpad", Pad(Side::Right) => "rpad", Pad(Side::Both) => "pad",
-        SplitPart => "split_part", Replace => "replace", Repeat => "repeat", Reverse => "reverse", Abs => "abs",
+        SplitPart => "split_part", Replace => "replace", Repeat => "repeat", Reverse => "reverse", Abs => "abs", OneNan => "one_nan",
         Round => "round", Floor => "floor", Ceil => "ceil", Trunc => "trunc",
         Bits(BitOp::And) => "bit_and", Bits(BitOp::Or) => "bit_or", Bits(BitOp::Xor) => "bit_xor",
         Bits(BitOp::ShiftLeft) => "shift_left", Bits(BitOp::ShiftRight) => "shift_right",

@@ -94,7 +94,7 @@ pub(super) fn aggregate(
             }
             (None, Some(field)) => {
                 one(translator, first.input(), call, filter).map(|(function, argument)| {
-                    Call::Plain(Aggregate { function, argument, distinct: super::is_distinct(call), field })
+                    Call::Plain(Aggregate { function, argument, distinct: call.is_distinct(), field })
                 })
             }
             (_, None) => {

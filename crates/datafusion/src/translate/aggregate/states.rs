@@ -18,7 +18,7 @@ use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan};
 use kelpie_compile::types::{DataType, Field, Literal};
 
 use super::super::Translator;
-use super::{fields_from, function, is_distinct};
+use super::{fields_from, function};
 
 /// The aggregates that are a function's state; `fields` are those of the state.
 pub(super) fn of(
@@ -63,7 +63,7 @@ fn present(argument: &Expr, field: Field) -> Aggregate {
 
 /// The reason against a function's state.
 pub(super) fn refuse<T>(translator: &mut Translator, call: &AggregateFunctionExpr) -> Option<T> {
-    let distinct = if is_distinct(call) { " of distinct values" } else { "" };
+    let distinct = if call.is_distinct() { " of distinct values" } else { "" };
     let name = call.fun().name();
     translator.refuse(&format!(
         "AggregateExec: {}: the state of {name}{distinct} between partial and final steps is not compiled",
@@ -79,7 +79,7 @@ fn parts(
 ) -> Option<&'static [AggregateFunction]> {
     use AggregateFunction::*;
     let ignores_duplicates = matches!(function, Min | Max | BitAnd | BitOr);
-    if is_distinct(call) && !ignores_duplicates {
+    if call.is_distinct() && !ignores_duplicates {
         return None;
     }
     let parts: &[AggregateFunction] = match function {

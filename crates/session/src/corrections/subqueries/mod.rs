@@ -25,6 +25,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use kelpie_datafusion::KelpieOptions;
 
+use super::has_expr;
 use dependent::OuterValues;
 use plain::{is_correlated, is_grouped_by_equal_columns, is_pulled_up};
 
@@ -38,7 +39,7 @@ impl AnalyzerRule for SubqueryValues {
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).corrections || !has_subqueries(&plan)? {
+        if !KelpieOptions::of(config).corrections || !has_expr(&plan, is_subquery)? {
             return Ok(plan);
         }
         let mut made = 0;
@@ -49,17 +50,6 @@ impl AnalyzerRule for SubqueryValues {
 
 fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_))
-}
-
-fn has_subqueries(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply(|node| {
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|expr| Ok(is_subquery(expr)))?;
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
-    })?;
-    Ok(found)
 }
 
 /// Where a subquery stands.

@@ -1,0 +1,55 @@
+//! What DataFusion's optimizer and operators take otherwise than SQL says, mended in the logical plan: a statement then means the same
+//! whatever of it is compiled. `kelpie.corrections = off` leaves plans as they are.
+
+mod distinct_counts;
+pub(crate) mod nan;
+mod regexes;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::analyzer::AnalyzerRule;
+
+use crate::options::KelpieOptions;
+
+/// Mends logical plans. To be registered after DataFusion's own analyzer rules, which give expressions their types.
+#[derive(Debug)]
+pub struct CorrectionsRule;
+
+impl AnalyzerRule for CorrectionsRule {
+    fn name(&self) -> &str {
+        "kelpie_corrections"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        if !KelpieOptions::of(config).corrections {
+            return Ok(plan);
+        }
+        // The first makes new nodes, which the others look at too.
+        let plan = plan.transform_up_with_subqueries(distinct_counts::corrected)?.data;
+        let mend = |plan| regexes::corrected(plan)?.transform_data(nan::rule::corrected);
+        Ok(plan.transform_up_with_subqueries(mend)?.data)
+    }
+}
+
+/// A node with its expressions mended where `concerns` says that there is something to mend; results keep their names.
+fn map_expressions(
+    plan: LogicalPlan,
+    concerns: impl Fn(&Expr) -> Result<bool>,
+    mend: impl Fn(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&plan);
+    let mapped = plan.map_expressions(|expr| {
+        if !concerns(&expr)? {
+            return Ok(Transformed::no(expr));
+        }
+        let name = names.save(&expr);
+        Ok(mend(expr)?.update_data(|expr| name.restore(expr)))
+    })?;
+    match mapped.transformed {
+        true => mapped.map_data(LogicalPlan::recompute_schema),
+        false => Ok(mapped),
+    }
+}

@@ -1,0 +1,175 @@
+//! The one NaN in what DataFusion's operators read.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{ScalarValue, Statistics, internal_err};
+use datafusion::datasource::physical_plan::{
+    FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
+};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal, lit};
+use datafusion::physical_expr::utils::{collect_columns, conjunction, split_conjunction};
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::work_table::WorkTableExec;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::StreamExt;
+
+use super::{any_floats, canonical_batch};
+use crate::exec::KelpieExec;
+use crate::node::Node;
+use crate::parameters::ParametersExec;
+
+/// A plan whose scans give floats with the one NaN. What is compiled in it reads by Kelpie's own readers.
+pub(crate) fn with_one_nan(plan: Node) -> Result<Node> {
+    let made = plan.transform_up(|node| {
+        let is_source = node.children().is_empty()
+            && any_floats(&node.schema())
+            && !node.is::<KelpieExec>()
+            && !node.is::<EmptyExec>()
+            && !node.is::<PlaceholderRowExec>()
+            && !node.is::<WorkTableExec>()
+            && !node.is::<ParametersExec>();
+        match is_source {
+            true => Ok(Transformed::yes(Arc::new(OneNanExec { input: by_sound_bounds(node)? }) as Node)),
+            false => Ok(Transformed::no(node)),
+        }
+    })?;
+    Ok(made.data)
+}
+
+/// A scan that leaves out no part of a file for its bounds of floats, which say nothing of NaN, where NaN could be wanted.
+fn by_sound_bounds(scan: Node) -> Result<Node> {
+    let Some(source) = scan.downcast_ref::<DataSourceExec>() else { return Ok(scan) };
+    let Some(config) = source.data_source().downcast_ref::<FileScanConfig>() else { return Ok(scan) };
+    let Some(parquet) = config.file_source().downcast_ref::<ParquetSource>() else { return Ok(scan) };
+    let Some(predicate) = parquet.filter() else { return Ok(scan) };
+    // There it decides which rows come, and not only which parts of a file are read.
+    if parquet.table_parquet_options().global.pushdown_filters {
+        return Ok(scan);
+    }
+    let schema = Arc::clone(parquet.table_schema().table_schema());
+    let conjuncts = split_conjunction(&predicate);
+    let sound: Vec<_> =
+        conjuncts.iter().filter(|part| is_sound(part, &schema)).map(|part| Arc::clone(part)).collect();
+    if sound.len() == conjuncts.len() {
+        return Ok(scan);
+    }
+    let sound = if sound.is_empty() { lit(true) } else { conjunction(sound) };
+    let parquet = Arc::new(parquet.with_predicate(sound));
+    let config = FileScanConfigBuilder::from(config.clone()).with_source(parquet).build();
+    Ok(Arc::new(source.clone().with_data_source(Arc::new(config))))
+}
+
+/// Whether no NaN passes a condition, or no float is in it.
+fn is_sound(condition: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> bool {
+    let is_float = |column: &Column| {
+        schema.fields().get(column.index()).is_none_or(|field| super::has_floats(field.data_type()))
+    };
+    if !collect_columns(condition).iter().any(is_float) {
+        return true;
+    }
+    let Some(binary) = condition.downcast_ref::<BinaryExpr>() else { return false };
+    let is_column = |side: &Arc<dyn PhysicalExpr>| side.is::<Column>();
+    let is_number = |side: &Arc<dyn PhysicalExpr>| {
+        side.downcast_ref::<Literal>().is_some_and(|literal| match literal.value() {
+            ScalarValue::Float64(value) => value.is_none_or(|value| !value.is_nan()),
+            ScalarValue::Float32(value) => value.is_none_or(|value| !value.is_nan()),
+            _ => false,
+        })
+    };
+    match binary.op() {
+        Operator::Lt | Operator::LtEq => is_column(binary.left()) && is_number(binary.right()),
+        Operator::Gt | Operator::GtEq => is_number(binary.left()) && is_column(binary.right()),
+        Operator::Eq => {
+            is_column(binary.left()) && is_number(binary.right())
+                || is_number(binary.left()) && is_column(binary.right())
+        }
+        _ => false,
+    }
+}
+
+/// Rows as they come, with the one NaN in place of all others.
+#[derive(Debug)]
+pub(crate) struct OneNanExec {
+    input: Node,
+}
+
+impl DisplayAs for OneNanExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OneNanExec")
+    }
+}
+
+impl ExecutionPlan for OneNanExec {
+    fn name(&self) -> &str {
+        "OneNanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn children(&self) -> Vec<&Node> {
+        vec![&self.input]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Node>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Node> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(OneNanExec { input })),
+            _ => internal_err!("OneNanExec has one child"),
+        }
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Node>) -> Result<Node> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        _arguments: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        match inputs {
+            [input] => Ok(Arc::clone(input)),
+            _ => internal_err!("OneNanExec has one child"),
+        }
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let rows = self.input.execute(partition, context)?;
+        let made = rows.map(|batch| canonical_batch(batch?).map_err(DataFusionError::from));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), made)))
+    }
+}

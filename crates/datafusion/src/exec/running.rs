@@ -1,0 +1,145 @@
+//! An engine at work for a stream of rows.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::error::{DataFusionError, Result};
+use kelpie_engine::{Batches, CancelToken, Engine, EngineError, Place, Query, QueryMetrics};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
+
+use super::KelpieExec;
+use super::errors::{into_datafusion, panicked};
+
+/// Batches that are ready before anybody asks for them.
+pub(super) const BATCHES_IN_FLIGHT: usize = 4;
+
+/// How an engine ended: what it did, and how long it was busy.
+type End = Result<(QueryMetrics, Duration), EngineError>;
+
+/// A query for a thread of the engine's.
+pub(super) struct EngineJob {
+    pub engine: Arc<Engine>,
+    pub query: Query,
+    pub batches: Batches,
+    /// Of the rows that it gives.
+    pub schema: SchemaRef,
+}
+
+impl EngineJob {
+    /// Starts it: its rows as they come, and how it ended after them.
+    pub fn start(self, cancel: CancelToken) -> Result<(mpsc::Receiver<RecordBatch>, oneshot::Receiver<End>)> {
+        let (sender, rows) = mpsc::channel(BATCHES_IN_FLIGHT);
+        let (done, end) = oneshot::channel();
+        let (engine, runtime) = (Arc::clone(&self.engine), Handle::try_current());
+        let job = move |place: &mut Place| {
+            // Functions of the user may ask for the runtime.
+            let _entered = runtime.as_ref().map(Handle::enter);
+            let run = AssertUnwindSafe(|| self.run(&sender, &cancel, place));
+            let outcome = catch_unwind(run).unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+            // The rows end before the outcome is asked for, by whoever has not left; and who has it finds no table held any more.
+            drop(sender);
+            drop(self);
+            let _ = done.send(outcome);
+        };
+        engine.threads().run(job).map_err(no_thread)?;
+        Ok((rows, end))
+    }
+
+    fn run(&self, sender: &mpsc::Sender<RecordBatch>, cancel: &CancelToken, place: &mut Place) -> End {
+        let (start, mut waited) = (Instant::now(), Duration::ZERO);
+        let outcome = self.engine.stream(&self.query, self.batches, cancel, &mut |batch| {
+            let batch = match sender.try_send(conform(&batch, &self.schema)?) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Closed(_)) => return Err(EngineError::Cancelled),
+                Err(TrySendError::Full(batch)) => batch,
+            };
+            // Whoever takes the rows may first want those of a query that has not begun.
+            place.leave();
+            let sending = Instant::now();
+            let sent = sender.blocking_send(batch);
+            waited += sending.elapsed();
+            sent.map_err(|_| EngineError::Cancelled)
+        });
+        outcome.map(|metrics| (metrics, start.elapsed().saturating_sub(waited)))
+    }
+}
+
+/// An engine at work for a stream: dropping it stops the engine.
+pub(super) struct Running {
+    pub exec: KelpieExec,
+    pub rows: mpsc::Receiver<RecordBatch>,
+    pub end: oneshot::Receiver<End>,
+    /// Rows that came.
+    pub count: usize,
+    /// In so many batches.
+    pub batches: usize,
+    pub _guard: CancelOnDrop,
+}
+
+impl Running {
+    /// How the engine ended, which is at the end of the rows; notes what it did.
+    pub async fn outcome(&mut self) -> Result<(), EngineError> {
+        let (metrics, elapsed) = match (&mut self.end).await {
+            Ok(outcome) => outcome?,
+            // It was given up with the thread that it waited for.
+            Err(_) => return Err(EngineError::Cancelled),
+        };
+        self.exec.note_run(metrics, elapsed, self.count, self.batches);
+        Ok(())
+    }
+}
+
+/// Stops an engine when it is dropped.
+pub(super) struct CancelOnDrop(pub CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Rows with exactly the schema of the plan that Kelpie replaces (its kinds of text, its metadata).
+pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
+    if batch.num_columns() != schema.fields().len() {
+        let (columns, fields) = (batch.num_columns(), schema.fields().len());
+        return Err(EngineError::Internal(format!("Kelpie gave {columns} columns, not {fields}")));
+    }
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let columns = batch
+        .columns()
+        .iter()
+        .zip(schema.fields())
+        .map(|(column, field)| match column.data_type() == field.data_type() {
+            true => Ok(Arc::clone(column)),
+            false => cast_with_options(column, field.data_type(), &options),
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &rows)?)
+}
+
+/// Lets an engine do something that waits for its readers, on a thread of its own.
+pub async fn on_engine<T: Send + 'static>(
+    engine: &Arc<Engine>,
+    work: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
+) -> Result<T> {
+    let (done, outcome) = oneshot::channel();
+    let its_own = Arc::clone(engine);
+    let job = move |_: &mut Place| {
+        let run = AssertUnwindSafe(|| work(&its_own));
+        let outcome = catch_unwind(run).unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+        let _ = done.send(outcome);
+    };
+    engine.threads().run(job).map_err(no_thread)?;
+    outcome.await.unwrap_or(Err(EngineError::Cancelled)).map_err(into_datafusion)
+}
+
+fn no_thread(error: std::io::Error) -> DataFusionError {
+    DataFusionError::IoError(error).context("starting a thread for a query")
+}

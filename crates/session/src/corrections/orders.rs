@@ -1,0 +1,103 @@
+//! Aggregates over one input in orders that exclude each other: `string_agg(a ORDER BY x), string_agg(b ORDER BY y)`. DataFusion sorts the
+//! input once and refuses a second order. Here each order gets an aggregation of its own, and their groups are joined.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, NullEquality};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::Sort;
+use datafusion::logical_expr::{Aggregate, Expr, JoinType, LogicalPlan, LogicalPlanBuilder};
+use datafusion::optimizer::AnalyzerRule;
+use kelpie_datafusion::KelpieOptions;
+
+use super::has_expr;
+
+/// Gives each order of the aggregates of a plan its own aggregation.
+#[derive(Debug)]
+pub(crate) struct SplitOrders;
+
+impl AnalyzerRule for SplitOrders {
+    fn name(&self) -> &str {
+        "kelpie_split_orders"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        if !KelpieOptions::of(config).corrections || !has_expr(&plan, |expr| !order_of(expr).is_empty())? {
+            return Ok(plan);
+        }
+        let split = plan.transform_up_with_subqueries(|node| match node {
+            LogicalPlan::Aggregate(aggregate) => split(aggregate),
+            node => Ok(Transformed::no(node)),
+        })?;
+        Ok(split.data)
+    }
+}
+
+/// The order that a call wants, where it says one.
+fn order_of(call: &Expr) -> &[Sort] {
+    match call {
+        Expr::Alias(alias) => order_of(&alias.expr),
+        Expr::AggregateFunction(function) => &function.params.order_by,
+        _ => &[],
+    }
+}
+
+fn split(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
+    let mut parts: Vec<Part> = Vec::new();
+    let has_sets = matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]);
+    for call in &aggregate.aggr_expr {
+        let order = order_of(call);
+        match parts.iter_mut().find(|part| part.order.starts_with(order) || order.starts_with(part.order)) {
+            Some(part) => {
+                part.order = if order.len() > part.order.len() { order } else { part.order };
+                part.calls.push(call.clone());
+            }
+            None => parts.push(Part { order, calls: vec![call.clone()] }),
+        }
+    }
+    let reads_once = aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(Expr::is_volatile);
+    if parts.len() < 2 || has_sets || reads_once {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    }
+    let columns = aggregate.schema.columns();
+    let keys = columns.get(..aggregate.group_expr.len()).unwrap_or_default();
+    let names: Vec<Column> = columns.iter().skip(keys.len()).cloned().collect();
+    let calls = |part: &Part| part.calls.clone();
+    let first = parts.remove(0);
+    let plan = LogicalPlanBuilder::new_from_arc(Arc::clone(&aggregate.input));
+    let mut joined = plan.clone().aggregate(aggregate.group_expr.clone(), calls(&first))?;
+    for (number, part) in parts.iter().enumerate() {
+        let qualifier = format!("__kelpie_order_{number}");
+        let other = plan.clone().aggregate(aggregate.group_expr.clone(), calls(part))?;
+        let shown = other.schema().columns().into_iter().enumerate().map(|(place, column)| {
+            match place < keys.len() {
+                true => Expr::Column(column).alias_qualified(Some(qualifier.as_str()), format!("k{place}")),
+                false => Expr::Column(column),
+            }
+        });
+        let shown: Vec<Expr> = shown.collect();
+        let other = other.project(shown)?.build()?;
+        let other_keys =
+            (0..keys.len()).map(|place| Column::new(Some(qualifier.as_str()), format!("k{place}")));
+        joined = match keys.is_empty() {
+            true => joined.cross_join(other)?,
+            false => joined.join_detailed(
+                other,
+                JoinType::Inner,
+                (keys.to_vec(), other_keys.collect::<Vec<_>>()),
+                None,
+                NullEquality::NullEqualsNull,
+            )?,
+        };
+    }
+    let shown: Vec<Expr> = keys.iter().chain(&names).cloned().map(Expr::Column).collect();
+    joined.project(shown)?.build().map(Transformed::yes)
+}
+
+/// Calls that one order serves.
+struct Part<'a> {
+    order: &'a [Sort],
+    calls: Vec<Expr>,
+}

@@ -1,0 +1,57 @@
+//! How the lines of CSV are written.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use datafusion::arrow::csv::ReaderBuilder;
+use datafusion::arrow::datatypes::Schema;
+
+/// How lines are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Dialect {
+    pub has_header: bool,
+    pub delimiter: u8,
+    pub quote: u8,
+    pub escape: Option<u8>,
+    pub comment: Option<u8>,
+    pub terminator: Option<u8>,
+    pub truncated_rows: bool,
+}
+
+impl Dialect {
+    /// Whether rows can be found from anywhere in a file: nothing but quotes and ends of lines says where they begin.
+    pub fn is_plain(&self) -> bool {
+        self.escape.is_none() && self.comment.is_none() && self.terminator.is_none()
+    }
+
+    /// Arrow's reader of such lines.
+    pub fn reader(&self, schema: Schema) -> ReaderBuilder {
+        let mut builder = ReaderBuilder::new(Arc::new(schema))
+            .with_header(self.has_header)
+            .with_delimiter(self.delimiter)
+            .with_quote(self.quote)
+            .with_truncated_rows(self.truncated_rows);
+        if let Some(terminator) = self.terminator {
+            builder = builder.with_terminator(terminator);
+        }
+        if let Some(escape) = self.escape {
+            builder = builder.with_escape(escape);
+        }
+        if let Some(comment) = self.comment {
+            builder = builder.with_comment(comment);
+        }
+        builder
+    }
+
+    /// A reader of such lines as they stand, the header too where it is asked for.
+    pub fn records<R: Read>(&self, input: R, with_header: bool) -> csv::Reader<R> {
+        let mut builder = csv::ReaderBuilder::new();
+        builder.has_headers(self.has_header && !with_header).flexible(true);
+        builder.delimiter(self.delimiter).quote(self.quote);
+        builder.escape(self.escape).comment(self.comment);
+        if let Some(terminator) = self.terminator {
+            builder.terminator(csv::Terminator::Any(terminator));
+        }
+        builder.from_reader(input)
+    }
+}

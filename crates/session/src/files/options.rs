@@ -1,0 +1,50 @@
+//! What of a session decides how files are read.
+
+use std::sync::Arc;
+
+use datafusion::common::config::{ConfigOptions, CsvOptions, TableParquetOptions};
+use datafusion::execution::session_state::SessionState;
+
+use kelpie_datafusion::KelpieOptions;
+
+/// The options that a table of files is made with: where they change, it is made anew.
+#[derive(Debug, Clone)]
+pub(super) struct ReadOptions {
+    /// Those of the session, by which most statements see that nothing has changed.
+    session: Arc<ConfigOptions>,
+    /// Rows of each file that types come from; all where absent.
+    pub infer_rows: Option<usize>,
+    /// Whether lines of text begin with the names of their columns.
+    pub has_header: bool,
+    pub csv: Arc<CsvOptions>,
+    pub parquet: Arc<TableParquetOptions>,
+}
+
+impl ReadOptions {
+    pub fn of(state: &SessionState) -> ReadOptions {
+        let session = Arc::clone(state.config().options());
+        let tables = state.default_table_options();
+        ReadOptions {
+            infer_rows: KelpieOptions::of(&session).infer_rows,
+            has_header: tables.csv.has_header.unwrap_or(session.catalog.has_header),
+            csv: Arc::new(tables.csv),
+            parquet: Arc::new(tables.parquet),
+            session,
+        }
+    }
+
+    /// Whether files are read by them as a session's state says.
+    pub fn are_those_of(&self, state: &SessionState) -> bool {
+        Arc::ptr_eq(&self.session, state.config().options()) || *self == ReadOptions::of(state)
+    }
+}
+
+/// Whatever else is an option of the session does not matter.
+impl PartialEq for ReadOptions {
+    fn eq(&self, other: &ReadOptions) -> bool {
+        self.infer_rows == other.infer_rows
+            && self.has_header == other.has_header
+            && self.csv == other.csv
+            && self.parquet == other.parquet
+    }
+}

@@ -1,0 +1,230 @@
+//! CSV: a file's own columns by its header, and its rows in the types of the table.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::error::Result;
+
+use kelpie_datafusion::Batches;
+
+use super::csv_types::Kinds;
+use super::file_scan::{FileScan, Filling, Layout, Shape};
+use super::text::{self, Piece};
+use crate::files::dialect::Dialect;
+use crate::files::error::at;
+use crate::files::format::{Format, Kind};
+use crate::files::options::ReadOptions;
+
+/// Bytes at the beginning of a file that show what is between its values.
+const SNIFFED_BYTES: usize = 1 << 16;
+/// Lines of these that are compared.
+const SNIFFED_LINES: usize = 20;
+/// What may stand between values, where no comma does.
+const OTHER_DELIMITERS: [u8; 3] = [b';', b'\t', b'|'];
+
+/// How the lines of a file are written.
+fn dialect_of(path: &Path, format: Format, options: &ReadOptions) -> Result<Dialect> {
+    let csv = &options.csv;
+    let chosen = (csv.delimiter != b',').then_some(csv.delimiter);
+    let delimiter = match (chosen, format.kind) {
+        (Some(chosen), _) => chosen,
+        (None, Kind::Tsv) => b'\t',
+        (None, _) => {
+            let mut start = Vec::new();
+            let text = text::whole(path, format.compression)?;
+            text.take(SNIFFED_BYTES as u64).read_to_end(&mut start).map_err(|error| at(path, error))?;
+            if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
+                return Err(at(path, "the text is UTF-16, and only UTF-8 is read"));
+            }
+            delimiter_of(&start, csv.quote)
+        }
+    };
+    Ok(Dialect {
+        has_header: options.has_header,
+        delimiter,
+        quote: csv.quote,
+        escape: csv.escape,
+        comment: csv.comment,
+        terminator: csv.terminator,
+        truncated_rows: csv.truncated_rows.unwrap_or(false),
+    })
+}
+
+/// What stands between the values of these lines: a comma, unless none is in the first line and another one clearly is, or all
+/// lines have as many of another one and not of commas.
+fn delimiter_of(start: &[u8], quote: u8) -> u8 {
+    let lines: Vec<&[u8]> = start.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
+    // The last line may be cut off.
+    let whole = if start.len() < SNIFFED_BYTES { lines.len() } else { lines.len().saturating_sub(1).max(1) };
+    let lines = &lines[..lines.len().min(whole).min(SNIFFED_LINES)];
+    let Some((first, others)) = lines.split_first() else { return b',' };
+    let commas = count(first, b',', quote);
+    let is_even = |delimiter: u8| {
+        let wanted = count(first, delimiter, quote);
+        wanted > 0 && others.iter().all(|line| count(line, delimiter, quote) == wanted)
+    };
+    let best =
+        OTHER_DELIMITERS.into_iter().max_by_key(|other| (is_even(*other), count(first, *other, quote)));
+    match best {
+        Some(other)
+            if commas == 0
+                && count(first, other, quote) > 0
+                && (others.is_empty() || appears(others, other, quote)) =>
+        {
+            other
+        }
+        Some(other) if is_even(other) && !is_even(b',') && !others.is_empty() => other,
+        _ => b',',
+    }
+}
+
+fn appears(lines: &[&[u8]], delimiter: u8, quote: u8) -> bool {
+    lines.iter().any(|line| count(line, delimiter, quote) > 0)
+}
+
+/// How often a byte stands in a line outside of quotes.
+fn count(line: &[u8], wanted: u8, quote: u8) -> usize {
+    let mut quoted = false;
+    let mut found = 0;
+    for byte in line {
+        match *byte {
+            byte if byte == quote => quoted = !quoted,
+            byte if byte == wanted && !quoted => found += 1,
+            _ => {}
+        }
+    }
+    found
+}
+
+/// What a file is like.
+pub(super) fn shape(path: &Path, format: Format, options: &ReadOptions) -> Result<Shape> {
+    let dialect = dialect_of(path, format, options)?;
+    let most = options.infer_rows.unwrap_or(usize::MAX);
+    let mut records = dialect.records(text::whole(path, format.compression)?, true);
+    let mut record = csv::ByteRecord::new();
+    let mut columns: Option<Columns> = None;
+    let mut rows = 0;
+    while rows < most && records.read_byte_record(&mut record).map_err(|error| at(path, error))? {
+        let columns = match &mut columns {
+            None if dialect.has_header => {
+                columns = Some(Columns::new(names_of(&record)));
+                continue;
+            }
+            columns => columns.get_or_insert_with(|| {
+                Columns::new((1..=record.len()).map(|number| format!("column_{number}")).collect())
+            }),
+        };
+        rows += 1;
+        columns.add(&record, dialect.truncated_rows).map_err(|problem| {
+            at(path, format!("line {}{problem}", record.position().map_or(0, csv::Position::line)))
+        })?;
+    }
+    let is_complete = rows < most;
+    let Columns { names, kinds } = columns.unwrap_or_default();
+    let fields = names.into_iter().zip(kinds).map(|(name, kinds)| {
+        let data_type = match kinds.data_type() {
+            // Values may come after the rows that were looked at.
+            DataType::Null if !is_complete => DataType::Utf8,
+            other => other,
+        };
+        Field::new(name, data_type, true)
+    });
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    Ok(Shape { schema, layout: Layout::Csv(dialect), is_complete })
+}
+
+/// The columns of a file, and what was seen of them.
+#[derive(Debug, Default)]
+struct Columns {
+    names: Vec<String>,
+    kinds: Vec<Kinds>,
+}
+
+impl Columns {
+    fn new(names: Vec<String>) -> Columns {
+        Columns { kinds: vec![Kinds::default(); names.len()], names }
+    }
+
+    /// Adds a row, or says why it is none.
+    fn add(&mut self, record: &csv::ByteRecord, truncated_rows: bool) -> std::result::Result<(), String> {
+        let (found, columns) = (record.len(), self.names.len());
+        if found > columns || (found < columns && !truncated_rows) {
+            return Err(format!(
+                " has {found} values, and the first line {columns}. Other signs between values, and other quotes, are options of: \
+                 CREATE EXTERNAL TABLE name STORED AS CSV LOCATION '…' OPTIONS ('format.delimiter' ';')"
+            ));
+        }
+        for ((name, kinds), value) in self.names.iter().zip(&mut self.kinds).zip(record) {
+            let text = std::str::from_utf8(value);
+            kinds.add(text.map_err(|_| format!(", column {name}: the text is not UTF-8"))?);
+        }
+        Ok(())
+    }
+}
+
+/// The names of a header: those that are empty, or there before, get numbers.
+fn names_of(record: &csv::ByteRecord) -> Vec<String> {
+    let mut names: Vec<String> = Vec::with_capacity(record.len());
+    let given: Vec<String> = record.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    for (place, name) in given.iter().enumerate() {
+        let stem = if name.is_empty() { format!("column_{}", place + 1) } else { name.clone() };
+        let mut unique = stem.clone();
+        let mut number = 0;
+        while names.contains(&unique) || (number > 0 && given.contains(&unique)) {
+            number += 1;
+            unique = format!("{stem}_{number}");
+        }
+        names.push(unique);
+    }
+    names
+}
+
+/// The columns of a file in the types of the table.
+pub(super) fn schema_of(scan: &FileScan) -> Schema {
+    let fields = scan.shape.schema.fields().iter().enumerate().map(|(place, field)| {
+        let wanted = scan.places.iter().position(|known| *known == Some(place));
+        let data_type = wanted.map_or(DataType::Utf8, |column| scan.wanted.field(column).data_type().clone());
+        Field::new(field.name(), data_type, true)
+    });
+    Schema::new(fields.collect::<Vec<_>>())
+}
+
+/// The rows of a piece of a file.
+pub(super) fn open(scan: &FileScan, dialect: &Dialect, piece: Piece) -> Result<Batches> {
+    // A file of blank lines, if any.
+    if scan.shape.schema.fields().is_empty() {
+        return Ok(Box::new(std::iter::empty()));
+    }
+    let dialect = Dialect { has_header: dialect.has_header && piece.start == 0, ..dialect.clone() };
+    let builder = dialect.reader(schema_of(scan));
+    let builder = builder.with_batch_size(scan.batch_size).with_projection(scan.read());
+    let text = text::piece(&scan.path, scan.format.compression, piece)?;
+    let filling = Filling::new(scan);
+    let batches = builder.build_buffered(text).map_err(|error| at(&scan.path, error))?;
+    Ok(Box::new(batches.map(move |batch| filling.fill(&batch?, |array, _| Ok(Arc::clone(array))))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::delimiter_of;
+
+    #[test]
+    fn what_is_between_values_shows_clearly_or_is_a_comma() {
+        for (text, expected) in [
+            ("a,b\n1;2,3\n", b','),
+            ("a;b;c\n1,5;2;3\n", b';'),
+            ("a\tb\n1\t2\n", b'\t'),
+            ("a|b\n1|x;y\n", b'|'),
+            ("\"a;b\"\nx\n", b','),
+            ("a;b\nx\n", b','),
+            ("a, in m;b\n1;2\n3;4\n", b';'),
+            ("one\n", b','),
+            ("", b','),
+            ("a;b", b';'),
+        ] {
+            assert_eq!(delimiter_of(text.as_bytes(), b'"') as char, expected as char, "{text}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! NULL through regular expressions and through IN of a subquery, and counts of distinct values: the same on every device and on
+//! DataFusion's operators.
+
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use kelpie_session::{KelpieSession, SessionOptions};
+
+const SETTINGS: [&[(&str, &str)]; 3] =
+    [&[("kelpie.device", "cpu")], &[("kelpie.device", "simt")], &[("kelpie.enabled", "false")]];
+
+async fn session(settings: &[(&str, &str)]) -> KelpieSession {
+    let with = |options: SessionOptions, (name, value): &(&str, &str)| options.with(*name, *value);
+    let session = KelpieSession::new(settings.iter().fold(SessionOptions::default(), with)).unwrap();
+    for sql in [
+        r"create table t as select column1 id, column2 s from (values (1, 'a'), (2, null), (3, ''), (4, 'a\b'), (5, 'ab'))",
+        "create table few as select column1 k, column2 w from (values (1, 'a'), (null, null), (4, 'x'))",
+        "create table sure as select column1 k from (values (1), (5))",
+    ] {
+        session.sql(sql).await.unwrap();
+    }
+    session
+}
+
+/// Rows, with their values side by side and `-` for NULL.
+async fn answer(session: &KelpieSession, sql: &str) -> Vec<String> {
+    let result = match session.sql(sql).await {
+        Ok(result) => result,
+        Err(error) => return vec![error.strip_backtrace()],
+    };
+    let text = pretty_format_batches(&result.batches).unwrap().to_string();
+    let cell = |cell: &str| if cell.trim().is_empty() { "-".to_string() } else { cell.trim().to_string() };
+    let words = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
+        cells.into_iter().map(cell).collect::<Vec<_>>().join(" ")
+    };
+    text.lines().filter(|line| line.starts_with("| ")).skip(1).map(words).collect()
+}
+
+async fn check(cases: &[(&str, &[&str])]) {
+    let mut wrong = Vec::new();
+    for settings in SETTINGS {
+        let session = session(settings).await;
+        for (sql, expected) in cases {
+            let found = answer(&session, sql).await;
+            if found != *expected {
+                wrong.push(format!("{settings:?}: {sql}: {found:?}, not {expected:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn null_through_regular_expressions() {
+    check(&[
+        ("select id from t where not (s ~ '.*') order by id", &[]),
+        ("select id from t where not (s ~* '.*') or s !~ '.*' order by id", &[]),
+        ("select id from t where (s ~ '.*') is null", &["2"]),
+        ("select id from t where (s !~* '.*') is null", &["2"]),
+        (
+            "select id, s ~ '.*', s !~ '.*', regexp_like(s, '.*') from t where id < 4 order by id",
+            &["1 true false true", "2 - - -", "3 true false true"],
+        ),
+        ("select count(*) from t where case when s ~ '.*' then false else id = 2 end", &["1"]),
+        ("select count(*), count(s ~ '.*') from t", &["5 4"]),
+        ("select s ~ null, null ~ '.*' from t where id = 1", &["- -"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn patterns_with_backslashes() {
+    check(&[
+        (r"select id from t where s ~ 'a\\b' order by id", &["4"]),
+        (r"select id from t where s ~ '^a\\b$' order by id", &["4"]),
+        (r"select id from t where s ~ '^a\\' order by id", &["4"]),
+        (r"select id from t where s !~ '\\' order by id", &["1", "3", "5"]),
+        (r"select id from t where regexp_like(s, '\x5c') order by id", &["4"]),
+        (r"select id from t where s ~* 'A[\\]B' order by id", &["4"]),
+        (r"select id from t where s ~ 'a\\b|^$' order by id", &["3", "4"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn null_through_in_of_a_subquery() {
+    check(&[
+        ("select id from t where (id in (select null)) is null order by id", &["1", "2", "3", "4", "5"]),
+        ("select id from t where (id in (select null)) is not null", &[]),
+        ("select id from t where (id in (select k from few)) is null order by id", &["2", "3", "5"]),
+        ("select id from t where (id not in (select k from few)) is null order by id", &["2", "3", "5"]),
+        ("select id from t where (s in (select 'a' union all select 'q')) is null", &["2"]),
+        ("select id from t where (s in (select w from few where false)) is null", &[]),
+        ("select id from t where not (id in (select k from few) or id = 3)", &[]),
+        ("select id from t where id not in (select k from few) or id = 3", &["3"]),
+        ("select id from t where id not in (select k from sure) or id = 1 order by id", &["1", "2", "3", "4"]),
+        ("select id from t where id in (select k from few) is not true order by id", &["2", "3", "5"]),
+        ("select id from t where case when id in (select k from few) then true else id = 2 end order by id", &["1", "2", "4"]),
+        ("select id from t where coalesce(id in (select k from few), id > 3) order by id", &["1", "4", "5"]),
+        ("select id, id in (select k from few), id not in (select k from sure) from t order by id", &[
+            "1 true false", "2 - true", "3 - true", "4 true true", "5 - false",
+        ]),
+        ("select id in (select k from few) i, count(*) from t group by 1 order by 1", &["true 2", "- 3"]),
+        ("select id, s in (select s from t where id in (1, 5)) from t order by id", &[
+            "1 true", "2 -", "3 false", "4 false", "5 true",
+        ]),
+        // As ever: conditions of their own.
+        ("select id from t where id in (select k from few) order by id", &["1", "4"]),
+        ("select id from t where id not in (select k from few)", &[]),
+        ("select id from t where id not in (select k from sure) and id > 2 order by id", &["3", "4"]),
+        ("select id from t where id in (select k from sure) or s = 'ab' order by id", &["1", "5"]),
+        ("select id from t a where exists (select 1 from few where k = a.id) order by id", &["1", "4"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn distinct_values_are_counted_alike() {
+    let numbers =
+        "select v % 7919 a, 'text ' || (v % 1201) s, v % 3 g from generate_series(1, 30000) as t(v)";
+    let (mut answers, mut wrong) = (Vec::new(), Vec::new());
+    for settings in SETTINGS {
+        let session = session(settings).await;
+        session.sql(&format!("create table n as {numbers}")).await.unwrap();
+        let mut found = Vec::new();
+        for sql in [
+            "select approx_distinct(a), approx_distinct(s) from n",
+            "select g, approx_distinct(a), count(*) from n group by g order by g",
+            "select approx_distinct(s) filter (where g = 1) from n",
+            "select approx_distinct(a) + 1 x, approx_distinct(a % 10), count(distinct a) from n where a > 100",
+            "select approx_distinct(s) from n where false",
+            "select g from n group by g having approx_distinct(s) > 1200 order by g",
+            "select arrow_typeof(approx_distinct(s)) from n",
+        ] {
+            found.push(answer(&session, sql).await);
+        }
+        if settings[0].1 == "cpu" {
+            assert_eq!(found[0], ["7919 1201"]);
+            assert_eq!(found[6], ["UInt64"]);
+        }
+        answers.push(found);
+    }
+    for other in &answers[1..] {
+        wrong.extend(answers[0].iter().zip(other).filter(|(a, b)| a != b));
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
