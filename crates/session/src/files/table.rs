@@ -26,7 +26,7 @@ use super::reader::{Layout, LocalReader, state as state_of};
 use super::scan::{Scanned, Wanted};
 use super::source::{DataFile, Source, forget};
 use super::unite::{United, Values, unite};
-use crate::checked_files::{caught, check_arrow, check_parquet};
+use crate::checked_files::{caught, check_arrow, check_parquet, is_panic};
 
 /// A table of files. What it reads are the files that are there when it is read, by the columns that it was made with.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl LocalTable {
         forget(state.runtime_env(), files);
         let Known { format, united } = match first.format.kind {
             Kind::Parquet => parquet(state, files, options).await?,
-            _ => text(first, files, options)?,
+            _ => text(first, files, options).await?,
         };
         let mut partitions = source.partitions(files);
         if matches!(source, Source::Pattern(_)) && first.format.is_text_by_place() {
@@ -114,8 +114,8 @@ async fn parquet(state: &SessionState, files: &[DataFile], options: &ReadOptions
     let listing = ListingOptions::new(Arc::clone(&format)).with_file_extension("");
     let mut schemas = Vec::with_capacity(files.len());
     for file in files {
-        let url = address(&file.path)?;
-        let schema = caught(listing.infer_schema(state, &url)).await;
+        let address = address(&file.path)?;
+        let schema = caught(listing.infer_schema(state, &address)).await;
         // DataFusion's readers do not all name the file.
         schemas.push((file.path.as_path(), schema.map_err(|error| at(&file.path, plain(&error)))?));
     }
@@ -123,7 +123,7 @@ async fn parquet(state: &SessionState, files: &[DataFile], options: &ReadOptions
 }
 
 /// Files that Kelpie reads.
-fn text(first: &DataFile, files: &[DataFile], options: &ReadOptions) -> Result<Known> {
+async fn text(first: &DataFile, files: &[DataFile], options: &ReadOptions) -> Result<Known> {
     if first.format.kind == Kind::Arrow {
         check_arrow(files.iter().map(|file| file.path.as_path()))?;
     }
@@ -131,7 +131,10 @@ fn text(first: &DataFile, files: &[DataFile], options: &ReadOptions) -> Result<K
     let mut schemas = Vec::with_capacity(files.len());
     let mut dialect = None;
     for file in files {
-        let shape = reader.shape(&file.path, &state_of(file.bytes, Some(&file.version)))?;
+        let state = state_of(file.bytes, Some(&file.version));
+        let shape = caught(async { reader.shape(&file.path, &state) }).await;
+        let shape =
+            shape.map_err(|error| if is_panic(&error) { at(&file.path, plain(&error)) } else { error })?;
         if let (None, Layout::Csv(of_first)) = (&dialect, &shape.layout) {
             dialect = Some(of_first.clone());
         }

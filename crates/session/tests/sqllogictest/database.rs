@@ -86,8 +86,7 @@ impl Database {
 
     /// Kelpie with some settings.
     pub fn kelpie(settings: &[(&str, &str)], engine: Arc<Engine>, statistics: Arc<Statistics>) -> Database {
-        let options = SessionOptions { engine: Some(engine), ..SessionOptions::default() };
-        let mut options = options.with("kelpie.corrections", "false");
+        let mut options = SessionOptions { engine: Some(engine), ..SessionOptions::default() };
         for (name, value) in settings {
             options = options.with(*name, *value);
         }
