@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use datafusion::arrow::array::{Array, AsArray, PrimitiveArray, RecordBatch};
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{
     ArrowPrimitiveType, DataType, FieldRef, Float16Type, Float32Type, Float64Type,
 };
@@ -61,9 +62,18 @@ impl EncoderFactory for Floats {
             DataType::Float16 => special::<Float16Type>(field, array),
             DataType::Float32 => special::<Float32Type>(field, array),
             DataType::Float64 => special::<Float64Type>(field, array),
+            times if times.is_temporal() => can_be_written(field, array).map(|()| None),
             _ => Ok(None),
         }
     }
+}
+
+/// A time that no calendar reaches is an error: arrow's writer puts a text of its own in its place.
+fn can_be_written(field: &FieldRef, array: &dyn Array) -> Result<(), ArrowError> {
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
+    let shown = cast_with_options(array, &DataType::Utf8, &strict);
+    let failed = |error| ArrowError::CastError(format!("column {}: {error}", field.name()));
+    shown.map(|_| ()).map_err(failed)
 }
 
 fn special<'a, T>(

@@ -25,6 +25,11 @@ impl SessionOption {
         OPTIONS.iter().find(|option| option.name == name)
     }
 
+    /// Its value by default, as text: of the option of this name, without `kelpie.`.
+    pub fn default_of(name: &str) -> Option<String> {
+        SessionOption::named(name).map(|option| option.value(&KelpieOptions::default()))
+    }
+
     /// Its value, as text.
     pub fn value(&self, options: &KelpieOptions) -> String {
         (self.value)(options)

@@ -11,6 +11,8 @@ mod null_equality;
 mod orders;
 mod precedence;
 mod refused;
+mod reset;
+mod same_names;
 mod subqueries;
 mod unique_names;
 mod volatile;
@@ -32,6 +34,8 @@ pub(crate) use volatile::VolatileOnce;
 
 /// Mends what the syntax alone shows. What is parsed and would have no effect is an error.
 pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
+    reset::set_to_default(statement);
+    same_names::tell_apart(statement);
     clauses::write_out(statement);
     refused::refuse(statement)?;
     precedence::group(statement);
