@@ -6,6 +6,7 @@
 //! narrowed but what stays the same value.
 
 mod operands;
+mod zones;
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use datafusion::logical_expr::{Cast, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use kelpie_datafusion::{AnyYear, KelpieOptions};
 
-use self::operands::{beyond_nanoseconds, bring_together, exact_comparison, is_date};
+use self::operands::{beyond_nanoseconds, bring_together, exact_comparison, is_date, is_of_nanoseconds};
 
 /// Adds the rule to a session, before the one that brings types together, and functions of times that know all years.
 pub(crate) fn add_times(builder: &mut SessionStateBuilder) {
@@ -69,7 +70,7 @@ fn mended(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let changed = match &mut expr {
         Expr::Cast(cast) => {
-            return Ok(match mended_cast(cast, schema)? {
+            return Ok(match mended_cast(cast, schema) {
                 Some(mended) => Transformed::yes(mended),
                 None => Transformed::no(expr),
             });
@@ -104,14 +105,17 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 }
 
 /// A cast to nanoseconds of what these do not hold: of a literal beyond them, or of a date, which may be of any year.
-fn mended_cast(cast: &Cast, schema: &DFSchema) -> Result<Option<Expr>> {
-    let DataType::Timestamp(TimeUnit::Nanosecond, zone) = cast.field.data_type() else { return Ok(None) };
+fn mended_cast(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
     if let Some(value) = beyond_nanoseconds(cast) {
-        return Ok(Some(Expr::Literal(value, None)));
+        return Some(Expr::Literal(value, None));
     }
+    if let Some(in_zone) = zones::mended_cast(cast, schema) {
+        return Some(in_zone);
+    }
+    let DataType::Timestamp(TimeUnit::Nanosecond, zone) = cast.field.data_type() else { return None };
     let microseconds = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
     let of_date = is_date(&cast.expr, schema);
-    Ok(of_date.then(|| Expr::Cast(Cast::new(cast.expr.clone(), microseconds))))
+    of_date.then(|| Expr::Cast(Cast::new(cast.expr.clone(), microseconds)))
 }
 
 fn mend_binary(binary: &mut BinaryExpr, schema: &DFSchema) -> Result<bool> {
@@ -127,6 +131,10 @@ fn mend_binary(binary: &mut BinaryExpr, schema: &DFSchema) -> Result<bool> {
         make_timestamp(left, right);
         return Ok(true);
     }
+    if (adds || subtracts) && is_far(right) && is_of_nanoseconds(left, schema) {
+        operands::cast(left, DataType::Timestamp(TimeUnit::Microsecond, None));
+        return Ok(true);
+    }
     match compares || subtracts {
         true => bring_together(&mut [left, right], schema, compares),
         false => Ok(false),
@@ -140,6 +148,23 @@ fn has_time(expr: &Expr) -> bool {
         Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.nanoseconds % DAY_NS != 0,
         Expr::Literal(ScalarValue::IntervalDayTime(Some(value)), _) => {
             i64::from(value.milliseconds) * 1_000_000 % DAY_NS != 0
+        }
+        _ => false,
+    }
+}
+
+/// Whether an interval may lead out of the years that nanoseconds hold.
+fn is_far(expr: &Expr) -> bool {
+    const YEARS: i64 = 100;
+    match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => {
+            i64::from(value.months).abs() > 12 * YEARS || i64::from(value.days).abs() > 366 * YEARS
+        }
+        Expr::Literal(ScalarValue::IntervalYearMonth(Some(months)), _) => {
+            i64::from(*months).abs() > 12 * YEARS
+        }
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(value)), _) => {
+            i64::from(value.days).abs() > 366 * YEARS
         }
         _ => false,
     }

@@ -50,6 +50,8 @@ pub(super) fn bring_together(operands: &mut [&mut Expr], schema: &DFSchema, comp
     let date_beyond = operands.iter().zip(&kinds).any(is_beyond_date);
     let unit = match finest {
         Some(TimeUnit::Nanosecond) if compared && (written_beyond || date_beyond) => TimeUnit::Microsecond,
+        // A literal with an offset, or of the zone of what it stands beside.
+        Some(TimeUnit::Nanosecond) if zone.is_some() => TimeUnit::Nanosecond,
         Some(TimeUnit::Nanosecond) => return Ok(false),
         Some(unit) => unit,
         // Dates beside a literal.
@@ -67,11 +69,11 @@ pub(super) fn bring_together(operands: &mut [&mut Expr], schema: &DFSchema, comp
                     changed = true;
                 }
             }
-            Operand::Date => {
+            Operand::Date if unit != TimeUnit::Nanosecond => {
                 cast(operand, DataType::Timestamp(unit, None));
                 changed = true;
             }
-            Operand::Now(own) => {
+            Operand::Now(own) if unit != TimeUnit::Nanosecond => {
                 cast(operand, DataType::Timestamp(TimeUnit::Microsecond, own));
                 changed = true;
             }
@@ -79,7 +81,7 @@ pub(super) fn bring_together(operands: &mut [&mut Expr], schema: &DFSchema, comp
                 cast(operand, DataType::Timestamp(unit, own));
                 changed = true;
             }
-            Operand::Stamp(..) | Operand::Other => {}
+            Operand::Stamp(..) | Operand::Date | Operand::Now(_) | Operand::Other => {}
         }
     }
     Ok(changed)
@@ -129,6 +131,11 @@ pub(super) fn cast(expr: &mut Expr, data_type: DataType) {
 /// Whether an expression is a date.
 pub(super) fn is_date(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Date32 | DataType::Date64))
+}
+
+/// Whether an expression is a time of nanoseconds, without a zone.
+pub(super) fn is_of_nanoseconds(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Timestamp(TimeUnit::Nanosecond, None)))
 }
 
 fn may_be_time(expr: &Expr, schema: &DFSchema) -> bool {
@@ -183,7 +190,7 @@ fn parsed(text: &str, unit: TimeUnit, zone: Option<&Arc<str>>) -> Option<ScalarV
 
 /// A time that is written out, in a unit or the coarsest finer one that holds it as it is written.
 fn written(text: &str, unit: TimeUnit, zone: Option<Arc<str>>) -> Option<ScalarValue> {
-    let finer = [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond];
+    let finer = [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond];
     let exact = |unit: TimeUnit| {
         let value = parsed(text, unit, zone.as_ref())?;
         let finest = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
