@@ -20,6 +20,7 @@ mod options;
 mod original;
 pub mod parameters;
 mod parts;
+mod plain_source;
 pub mod plan_copy;
 mod reader_source;
 pub mod recursion_guard;

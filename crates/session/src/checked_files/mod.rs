@@ -5,6 +5,7 @@
 //! column by column to find which one it is ([`find_unreadable`]).
 
 mod arrow;
+mod external;
 mod footer;
 mod guard;
 mod pages;
@@ -16,6 +17,7 @@ use std::path::Path;
 
 use datafusion::error::{DataFusionError, Result};
 
+pub(crate) use external::check_external;
 pub(crate) use guard::{caught, is_panic};
 pub(crate) use unreadable::find as find_unreadable;
 
