@@ -8,6 +8,7 @@
 mod operands;
 mod zones;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
@@ -19,7 +20,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Cast, Expr, LogicalPlan, Operator};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use kelpie_datafusion::{AnyYear, KelpieOptions};
 
@@ -35,6 +36,9 @@ pub(crate) fn add_times(builder: &mut SessionStateBuilder) {
     }
 }
 
+/// Functions that take nanoseconds where they are given a date or a text.
+const OF_TIMES: [&str; 2] = ["date_trunc", "date_bin"];
+
 #[derive(Debug)]
 struct Times;
 
@@ -45,13 +49,17 @@ impl AnalyzerRule for Times {
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         match KelpieOptions::of(config).corrections {
-            true => Ok(plan.transform_up_with_subqueries(mended)?.data),
+            true => {
+                let changed = Cell::new(false);
+                Ok(plan.transform_up_with_subqueries(|plan| mended(plan, &changed))?.data)
+            }
             false => Ok(plan),
         }
     }
 }
 
-fn mended(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+/// A node with its expressions mended; once one has changed, those above it may have got other types too.
+fn mended(plan: LogicalPlan, changed: &Cell<bool>) -> Result<Transformed<LogicalPlan>> {
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = &plan {
         let columns = scan.source.schema();
@@ -59,12 +67,35 @@ fn mended(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
     let names = NamePreserver::new(&plan);
     let rewritten = plan.map_expressions(|expr| {
+        if !expr.exists(|expr| Ok(has_times(expr, &schema)))? {
+            return Ok(Transformed::no(expr));
+        }
         let name = names.save(&expr);
         let rewritten = expr.transform_up(|expr| mended_expr(expr, &schema))?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
     })?;
-    // What is below may have got other types too.
-    rewritten.map_data(LogicalPlan::recompute_schema)
+    changed.set(changed.get() || rewritten.transformed);
+    match changed.get() {
+        true => rewritten.map_data(LogicalPlan::recompute_schema),
+        false => Ok(rewritten),
+    }
+}
+
+/// Whether an expression, apart from those in it, has to do with times: most have not, and their names need not be kept.
+fn has_times(expr: &Expr, schema: &DFSchema) -> bool {
+    let is_time = |expr: &Expr| {
+        let data_type = expr.get_type(schema);
+        data_type.is_ok_and(|data_type| data_type.is_temporal())
+    };
+    match expr {
+        Expr::Cast(cast) => matches!(cast.field.data_type(), DataType::Timestamp(..)),
+        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => is_time(left) || is_time(right),
+        Expr::Between(Between { expr, low, high, .. }) => is_time(expr) || is_time(low) || is_time(high),
+        Expr::InList(InList { expr, list, .. }) => is_time(expr) || list.iter().any(is_time),
+        Expr::Case(case) => case.when_then_expr.iter().any(|(when, then)| is_time(when) || is_time(then)),
+        Expr::ScalarFunction(call) => call.args.iter().any(is_time) || OF_TIMES.contains(&call.func.name()),
+        _ => false,
+    }
 }
 
 fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -90,7 +121,6 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::Case(case) => mend_case(case, schema)?,
         Expr::ScalarFunction(ScalarFunction { func, args }) => {
             const ALIKE: [&str; 7] = ["coalesce", "nullif", "greatest", "least", "nvl", "nvl2", "ifnull"];
-            const OF_TIMES: [&str; 2] = ["date_trunc", "date_bin"];
             match func.name() {
                 name if ALIKE.contains(&name) => {
                     bring_together(&mut args.iter_mut().collect::<Vec<_>>(), schema, false)?
