@@ -8,6 +8,7 @@ mod any_year;
 pub mod clock;
 mod cores;
 mod corrections;
+mod decimals;
 mod derived;
 mod exec;
 mod expected;
@@ -34,6 +35,7 @@ mod whole_files;
 
 pub use any_year::AnyYear;
 pub use corrections::CorrectionsRule;
+pub use decimals::check_decimals;
 pub use exec::{
     CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine, panic_text,
 };

@@ -22,6 +22,7 @@ use tokio::runtime::Handle;
 
 use crate::cores::{cores, on_all_cores};
 use crate::corrections::nan::{any_floats, canonical_batch};
+use crate::decimals::check_decimals;
 use crate::derived::Derived;
 use crate::derived::reading::Reading;
 use crate::derived::sharing::Sharing;
@@ -416,6 +417,7 @@ impl BoundTable {
         while let Some(batch) = self.next_batch(partition, &mut stream)? {
             check(cancel)?;
             rows += batch.num_rows() as u64;
+            check_decimals(&batch).map_err(|what| self.error(Some(partition), &what))?;
             consumer(partition, batch)?;
         }
         check(cancel)?;
