@@ -4,10 +4,12 @@
 //! [`JoinOrderRule`] orders joins before that. What a session of a user has beside plans (files, settings, kept plans, writes) is in
 //! `kelpie-session`, which programs stand on. Values, types and errors are DataFusion's.
 
+mod any_year;
 pub mod clock;
 mod cores;
 mod corrections;
 mod csv_ranges;
+mod decimals;
 mod derived;
 mod exec;
 mod expected;
@@ -20,6 +22,7 @@ mod options;
 mod original;
 pub mod parameters;
 mod parts;
+mod plain_source;
 pub mod plan_copy;
 mod reader_source;
 pub mod recursion_guard;
@@ -33,8 +36,10 @@ mod volatile_filters;
 mod whole_files;
 mod whole_rows;
 
+pub use any_year::AnyYear;
 pub use corrections::CorrectionsRule;
 pub use csv_ranges::CsvRanges;
+pub use decimals::check_decimals;
 pub use exec::{
     CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine, panic_text,
 };

@@ -7,13 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::config::CsvOptions;
 use datafusion::common::stats::Precision;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::datasource::physical_plan::{
-    ArrowSource, CsvSource, FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
-};
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
@@ -25,8 +22,9 @@ use tokio::runtime::Handle;
 
 use crate::cores::{cores, on_all_cores};
 use crate::corrections::nan::{any_floats, canonical_batch};
+use crate::decimals::check_decimals;
 use crate::derived::Derived;
-use crate::derived::reading::{Reading, pruning};
+use crate::derived::reading::Reading;
 use crate::derived::sharing::Sharing;
 use crate::exec::panic_text;
 use crate::expected;
@@ -34,7 +32,7 @@ use crate::file_version::version_of;
 use crate::memory_identity::{self, MemoryIdentity};
 use crate::options::KelpieOptions;
 use crate::parts::{Parts, PartsData};
-use crate::reader_source::ReaderSource;
+use crate::plain_source::{plain_source, pruned_source};
 use crate::whole_files::{name_of, whole_files};
 
 /// A table of a plan: every column and every row, whatever the plan's scan leaves out.
@@ -221,58 +219,6 @@ impl ScanTable {
     }
 }
 
-/// The source without projection and predicate, and what of its format decides the values read.
-fn plain_source(source: &Arc<dyn FileSource>) -> Result<(Arc<dyn FileSource>, String), String> {
-    let schema = source.table_schema().clone();
-    if let Some(parquet) = source.downcast_ref::<ParquetSource>() {
-        let mut options = parquet.table_parquet_options().clone();
-        options.global.pushdown_filters = false;
-        let mut plain = ParquetSource::new(schema);
-        if let Some(hint) = options.global.metadata_size_hint {
-            plain = plain.with_metadata_size_hint(hint);
-        }
-        plain = plain.with_table_parquet_options(options);
-        if let Some(factory) = parquet.parquet_file_reader_factory() {
-            plain = plain.with_parquet_file_reader_factory(Arc::clone(factory));
-        }
-        Ok((Arc::new(plain), "parquet".into()))
-    } else if let Some(csv) = source.downcast_ref::<CsvSource>() {
-        let options = CsvOptions {
-            has_header: Some(csv.has_header()),
-            delimiter: csv.delimiter(),
-            quote: csv.quote(),
-            terminator: csv.terminator(),
-            escape: csv.escape(),
-            comment: csv.comment(),
-            newlines_in_values: Some(csv.newlines_in_values()),
-            truncated_rows: Some(csv.truncate_rows()),
-            ..CsvOptions::default()
-        };
-        let format = format!("csv {options:?}");
-        Ok((Arc::new(CsvSource::new(schema).with_csv_options(options)), format))
-    } else if source.is::<ArrowSource>() {
-        let plain = match source.file_type() {
-            "arrow_stream" => ArrowSource::new_stream_file_source(schema),
-            _ => ArrowSource::new_file_source(schema),
-        };
-        Ok((Arc::new(plain), source.file_type().into()))
-    } else if let Some(own) = source.downcast_ref::<ReaderSource>() {
-        let reader = own.reader();
-        let format = format!("{} {}", reader.file_type(), reader.identity());
-        Ok((Arc::new(ReaderSource::new(Arc::clone(reader), schema)), format))
-    } else {
-        Err(format!("files of format {} are not compiled", source.file_type()))
-    }
-}
-
-/// The source, leaving out what a narrowed table has no row of as far as its format tells.
-fn pruned_source(source: &Arc<dyn FileSource>, table: &ScanTable) -> Arc<dyn FileSource> {
-    match (source.downcast_ref::<ParquetSource>(), pruning(&table.conditions, &table.schema)) {
-        (Some(parquet), Some(condition)) => Arc::new(parquet.with_predicate(condition)),
-        _ => Arc::clone(source),
-    }
-}
-
 /// A table in a query.
 struct BoundTable {
     table: Arc<ScanTable>,
@@ -444,7 +390,7 @@ impl BoundTable {
     ) -> Result<(), EngineError> {
         // A plan that is kept reads again and again: each time it counts anew what it does.
         let plain = plain_source(config.file_source()).map_err(EngineError::Internal)?.0;
-        let source = pruned_source(&plain, &self.table);
+        let source = pruned_source(&plain, &self.table.conditions, &self.table.schema);
         let config = FileScanConfigBuilder::from(config.clone())
             .with_source(source)
             .with_file_groups(groups.to_vec())
@@ -471,6 +417,7 @@ impl BoundTable {
         while let Some(batch) = self.next_batch(partition, &mut stream)? {
             check(cancel)?;
             rows += batch.num_rows() as u64;
+            check_decimals(&batch).map_err(|what| self.error(Some(partition), &what))?;
             consumer(partition, batch)?;
         }
         check(cancel)?;

@@ -24,6 +24,7 @@ use crate::corrections::{SplitOrders, SubqueryValues, VolatileOnce, keep_from_ru
 use crate::file_facts::FileFacts;
 use crate::files::infer_from_whole_rows;
 use crate::plan_cache::{KeptPlans, Planned, Request};
+use crate::times::add_times;
 use crate::whole_writes::{WholeWrites, copy_to_device};
 
 /// Adds Kelpie to a session: its rule after all others, one for queries that compile as a whole before those of DataFusion that
@@ -84,6 +85,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     }
     infer_from_whole_rows(&mut builder);
     keep_from_rules(&mut builder);
+    add_times(&mut builder);
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     rules.insert(0, Arc::new(FileFacts));

@@ -17,6 +17,7 @@ mod session;
 mod syntax;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod times;
 mod whole_writes;
 
 pub use install::install;

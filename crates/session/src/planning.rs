@@ -18,6 +18,7 @@ use kelpie_datafusion::parameters::{GenericQuery, marked};
 use kelpie_datafusion::recursion_guard::{Room, balance};
 use kelpie_engine::Phase;
 
+use crate::checked_files::check_external;
 use crate::copies::written_as_named;
 use crate::corrections::{correct, is_for_names, unique_names, without_underscores, write_out_merged_keys};
 use crate::install::KelpiePlanner;
@@ -63,6 +64,7 @@ impl Planning {
                 return self.execute(state, execute).await;
             }
             plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
+                check_external(&plan)?;
                 if keeps_a_plan(&plan) {
                     self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
                 }

@@ -10,8 +10,12 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::basic::{ConvertedType, Repetition, Type as PhysicalType};
+use datafusion::parquet::data_type::{FixedLenByteArray, FixedLenByteArrayType, Int32Type, Int64Type};
 use datafusion::parquet::file::metadata::SortingColumn;
 use datafusion::parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use datafusion::parquet::file::writer::SerializedFileWriter;
+use datafusion::parquet::schema::types::Type;
 use kelpie_session::testing::{SoundFile, footer_of, integers, replace_integer};
 use kelpie_session::{KelpieSession, SessionOptions};
 use tempfile::TempDir;
@@ -282,6 +286,56 @@ async fn counts_that_cannot_be_are_errors_that_name_the_column() {
                 let sql = format!("{sql} '{}'", path.display());
                 lies.fails(&sql, &[&name, "column k", "117"]).await;
             }
+        }
+    }
+}
+
+/// Decimals with more digits than their type has are wrong in any column: an error that names it, wherever they are read.
+#[tokio::test(flavor = "multi_thread")]
+async fn decimals_of_more_digits_than_declared_are_errors() {
+    let lies = Lies::new();
+    let physical = [PhysicalType::INT32, PhysicalType::INT64, PhysicalType::FIXED_LEN_BYTE_ARRAY];
+    for (number, physical) in physical.into_iter().enumerate() {
+        let column = Type::primitive_type_builder("k", physical)
+            .with_repetition(Repetition::REQUIRED)
+            .with_converted_type(ConvertedType::DECIMAL)
+            .with_precision(5)
+            .with_scale(2)
+            .with_length(if physical == PhysicalType::FIXED_LEN_BYTE_ARRAY { 8 } else { -1 });
+        let fields = vec![Arc::new(column.build().unwrap())];
+        let schema = Type::group_type_builder("schema").with_fields(fields).build().unwrap();
+        let mut bytes = Vec::new();
+        let properties = Arc::new(plain().build());
+        let mut writer = SerializedFileWriter::new(&mut bytes, Arc::new(schema), properties).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let values = [12_345i64, -99_999, 123_456_789, 7];
+        match physical {
+            PhysicalType::INT32 => {
+                let values = values.map(|value| value as i32);
+                column.typed::<Int32Type>().write_batch(&values, None, None).unwrap()
+            }
+            PhysicalType::INT64 => column.typed::<Int64Type>().write_batch(&values, None, None).unwrap(),
+            _ => {
+                let values = values.map(|value| FixedLenByteArray::from(value.to_be_bytes().to_vec()));
+                column.typed::<FixedLenByteArrayType>().write_batch(&values, None, None).unwrap()
+            }
+        };
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        let name = format!("d{number}.parquet");
+        let path = lies.write(&name, &bytes);
+        for sql in [
+            "select max(k) from",
+            "select sum(k) from",
+            "select k, count(*) from",
+            "select k from",
+            "select count(*) from",
+        ] {
+            let tail = if sql.contains("k, count") { " group by k" } else { "" };
+            let sql = format!("{sql} '{}'{tail}", path.display());
+            lies.fails(&sql, &[&name, "column k", "1234567.89"]).await;
         }
     }
 }

@@ -37,6 +37,7 @@ mod string_agg;
 mod strings;
 mod text_files;
 mod three_valued;
+mod times;
 mod translate;
 mod whole_queries;
 mod whole_writes;

@@ -15,6 +15,7 @@ use kelpie_compile::expr::{DatePart, ExprKind, Function, Granularity, Regex, Sea
 use kelpie_compile::types::Literal;
 
 use super::expr::{ExprTranslator, align, is_zoned};
+use crate::any_year::AnyYear;
 use crate::corrections::nan::OneNan;
 use crate::types;
 
@@ -69,7 +70,10 @@ fn simple(implementation: &dyn ScalarUDFImpl) -> Option<Function> {
 
 /// A call, or a reason why it is not compiled.
 pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctionExpr) -> Option<ExprKind> {
-    let implementation = call.fun().inner().as_ref();
+    // Kernels give what DataFusion's function gives, and leave the rest to the other.
+    let any_year = call.fun().inner().downcast_ref::<AnyYear>();
+    let of_datafusion = any_year.map_or_else(|| call.fun(), AnyYear::inner);
+    let implementation = of_datafusion.inner().as_ref();
     if let Some(function) = simple(implementation) {
         return simple_call(translator, call, function);
     }
@@ -90,10 +94,9 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
     // The arguments' own reasons are wanted too.
     translator.exprs(call.args());
     let name = call.fun().name();
-    let of_datafusion =
-        |function: &Arc<ScalarUDF>| implementation_id(function) == implementation_id(call.fun());
+    let is_same = |function: &Arc<ScalarUDF>| implementation_id(function) == implementation_id(of_datafusion);
     let known = all_default_functions();
-    let why = match known.iter().any(|function| function.name() == name) && !known.iter().any(of_datafusion) {
+    let why = match known.iter().any(|function| function.name() == name) && !known.iter().any(is_same) {
         true => format!("{name} is the session's own function, not DataFusion's"),
         false => format!("the function {name} is not compiled"),
     };

@@ -19,7 +19,12 @@ pub(crate) async fn caught<T>(future: impl Future<Output = Result<T>>) -> Result
     }
 }
 
-/// Whether an error is that of a panic.
+/// Whether an error is that of a panic: one that was caught here, or in a task of DataFusion's.
 pub(crate) fn is_panic(error: &DataFusionError) -> bool {
-    matches!(error.find_root(), DataFusionError::Execution(text) if text.contains("panicked"))
+    const OF_TASK: &str = "panicked with message";
+    match error.find_root() {
+        DataFusionError::Execution(text) => text.contains("panicked"),
+        DataFusionError::External(error) => error.to_string().contains(OF_TASK),
+        error => error.to_string().contains(OF_TASK),
+    }
 }

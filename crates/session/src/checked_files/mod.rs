@@ -5,6 +5,8 @@
 //! column by column to find which one it is ([`find_unreadable`]).
 
 mod arrow;
+mod decimals;
+mod external;
 mod footer;
 mod guard;
 mod pages;
@@ -16,17 +18,22 @@ use std::path::Path;
 
 use datafusion::error::{DataFusionError, Result};
 
+pub(crate) use external::check_external;
 pub(crate) use guard::{caught, is_panic};
 pub(crate) use unreadable::find as find_unreadable;
 
-/// Of smaller tables the headers of all pages are looked at: these are read by DataFusion's operators, which do not count rows.
+/// Of smaller tables the headers of all pages and all decimals are looked at: these are read by DataFusion's operators, which do
+/// neither count rows nor digits.
 const SMALL_BYTES: u64 = 16 << 20;
 
 /// An error names the first Parquet file whose metadata cannot be right.
 pub(crate) fn check_parquet<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Result<()> {
     let sizes = paths.clone().map(|path| path.metadata().map_or(0, |file| file.len()));
     let with_pages = sizes.fold(0, u64::saturating_add) <= SMALL_BYTES;
-    check_each(paths, |path| parquet::check(path, with_pages))
+    check_each(paths, |path| {
+        parquet::check(path, with_pages)?;
+        if with_pages { decimals::check(path) } else { Ok(()) }
+    })
 }
 
 /// An error names the first Arrow file whose metadata cannot be right.

@@ -11,7 +11,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::reader::{FileReader, StreamReader};
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::datasource::physical_plan::{ArrowSource, FileScanConfig, ParquetSource};
+use datafusion::datasource::physical_plan::{FileScanConfig, ParquetSource};
 use datafusion::object_store::local::LocalFileSystem;
 use datafusion::parquet::arrow::ProjectionMask;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -43,7 +43,7 @@ pub(crate) fn find(config: &FileScanConfig) -> Option<Unreadable> {
     let source = config.file_source();
     let read = match () {
         () if source.is::<ParquetSource>() => parquet_column,
-        () if source.is::<ArrowSource>() => arrow_column,
+        () if source.file_type().starts_with("arrow") => arrow_column,
         () => return None,
     };
     if config.object_store_url.as_str() != "file:///" {

@@ -43,7 +43,8 @@ impl Cut<'_> {
         if !operator.may_have_bloom() {
             return Ok(false);
         }
-        let of_scans = probe.branches.iter().any(|open| open.scan_columns(operator, &operator.probe_keys).is_some());
+        let of_scans =
+            probe.branches.iter().any(|open| open.scan_columns(operator, &operator.probe_keys).is_some());
         let why_not = match of_scans {
             true => operator.why_no_bloom(),
             false => Some("keys are no columns of a table"),

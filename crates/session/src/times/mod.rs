@@ -1,0 +1,243 @@
+//! Times of any year.
+//!
+//! A timestamp of SQL is one of nanoseconds to DataFusion, which hold the years 1677 to 2262: a literal beyond these fails, and so does a
+//! comparison of a column of microseconds with a date or a literal, since both sides become nanoseconds. Here, before types are brought
+//! together, what stands beside a coarser time gets its unit, and literals that nanoseconds do not hold are microseconds. Nothing is
+//! narrowed but what stays the same value.
+
+mod operands;
+mod zones;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use kelpie_datafusion::{AnyYear, KelpieOptions};
+
+use self::operands::{beyond_nanoseconds, bring_together, exact_comparison, is_date, is_of_nanoseconds};
+
+/// Adds the rule to a session, before the one that brings types together, and functions of times that know all years.
+pub(crate) fn add_times(builder: &mut SessionStateBuilder) {
+    builder.analyzer().get_or_insert_with(Analyzer::new).rules.insert(0, Arc::new(Times));
+    for function in builder.scalar_functions().iter_mut().flatten() {
+        if let Some(any_year) = AnyYear::of(function) {
+            *function = Arc::new(any_year);
+        }
+    }
+}
+
+/// Functions that take nanoseconds where they are given a date or a text.
+const OF_TIMES: [&str; 2] = ["date_trunc", "date_bin"];
+
+#[derive(Debug)]
+struct Times;
+
+impl AnalyzerRule for Times {
+    fn name(&self) -> &str {
+        "kelpie_times"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        match KelpieOptions::of(config).corrections {
+            true => {
+                let changed = Cell::new(false);
+                Ok(plan.transform_up_with_subqueries(|plan| mended(plan, &changed))?.data)
+            }
+            false => Ok(plan),
+        }
+    }
+}
+
+/// A node with its expressions mended; once one has changed, those above it may have got other types too.
+fn mended(plan: LogicalPlan, changed: &Cell<bool>) -> Result<Transformed<LogicalPlan>> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        let columns = scan.source.schema();
+        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &columns)?);
+    }
+    let names = NamePreserver::new(&plan);
+    let rewritten = plan.map_expressions(|expr| {
+        if !expr.exists(|expr| Ok(has_times(expr, &schema)))? {
+            return Ok(Transformed::no(expr));
+        }
+        let name = names.save(&expr);
+        let rewritten = expr.transform_up(|expr| mended_expr(expr, &schema))?;
+        Ok(rewritten.update_data(|expr| name.restore(expr)))
+    })?;
+    changed.set(changed.get() || rewritten.transformed);
+    match changed.get() {
+        true => rewritten.map_data(LogicalPlan::recompute_schema),
+        false => Ok(rewritten),
+    }
+}
+
+/// Whether an expression, apart from those in it, has to do with times: most have not, and their names need not be kept.
+fn has_times(expr: &Expr, schema: &DFSchema) -> bool {
+    let is_time = |expr: &Expr| {
+        let data_type = expr.get_type(schema);
+        data_type.is_ok_and(|data_type| data_type.is_temporal())
+    };
+    match expr {
+        Expr::Cast(cast) => matches!(cast.field.data_type(), DataType::Timestamp(..)),
+        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => is_time(left) || is_time(right),
+        Expr::Between(Between { expr, low, high, .. }) => is_time(expr) || is_time(low) || is_time(high),
+        Expr::InList(InList { expr, list, .. }) => is_time(expr) || list.iter().any(is_time),
+        Expr::Case(case) => case.when_then_expr.iter().any(|(when, then)| is_time(when) || is_time(then)),
+        Expr::ScalarFunction(call) => call.args.iter().any(is_time) || OF_TIMES.contains(&call.func.name()),
+        _ => false,
+    }
+}
+
+fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let changed = match &mut expr {
+        Expr::Cast(cast) => {
+            return Ok(match mended_cast(cast, schema) {
+                Some(mended) => Transformed::yes(mended),
+                None => Transformed::no(expr),
+            });
+        }
+        Expr::BinaryExpr(binary) => match exact_comparison(binary, schema) {
+            Some(exact) => return Ok(Transformed::yes(exact)),
+            None => mend_binary(binary, schema)?,
+        },
+        Expr::Between(Between { expr, low, high, .. }) => {
+            bring_together(&mut [expr, low, high], schema, true)?
+        }
+        Expr::InList(InList { expr, list, .. }) => {
+            let mut operands = vec![expr.as_mut()];
+            operands.extend(list.iter_mut());
+            bring_together(&mut operands, schema, true)?
+        }
+        Expr::Case(case) => mend_case(case, schema)?,
+        Expr::ScalarFunction(ScalarFunction { func, args }) => {
+            const ALIKE: [&str; 7] = ["coalesce", "nullif", "greatest", "least", "nvl", "nvl2", "ifnull"];
+            match func.name() {
+                name if ALIKE.contains(&name) => {
+                    bring_together(&mut args.iter_mut().collect::<Vec<_>>(), schema, false)?
+                }
+                name if OF_TIMES.contains(&name) => mend_argument(args.get_mut(1), schema),
+                _ => false,
+            }
+        }
+        _ => false,
+    };
+    Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+}
+
+/// A cast to nanoseconds of what these do not hold: of a literal beyond them, or of a date, which may be of any year.
+fn mended_cast(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
+    if let Some(value) = beyond_nanoseconds(cast) {
+        return Some(Expr::Literal(value, None));
+    }
+    if let Some(in_zone) = zones::mended_cast(cast, schema) {
+        return Some(in_zone);
+    }
+    let DataType::Timestamp(TimeUnit::Nanosecond, zone) = cast.field.data_type() else { return None };
+    let microseconds = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
+    let of_date = is_date(&cast.expr, schema);
+    of_date.then(|| Expr::Cast(Cast::new(cast.expr.clone(), microseconds)))
+}
+
+fn mend_binary(binary: &mut BinaryExpr, schema: &DFSchema) -> Result<bool> {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    let BinaryExpr { left, op, right } = binary;
+    let compares = matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom);
+    let (adds, subtracts) = (*op == Operator::Plus, *op == Operator::Minus);
+    if adds && is_date(right, schema) && has_time(left) {
+        make_timestamp(right, left);
+        return Ok(true);
+    }
+    if (adds || subtracts) && is_date(left, schema) && has_time(right) {
+        make_timestamp(left, right);
+        return Ok(true);
+    }
+    if (adds || subtracts) && is_far(right) && is_of_nanoseconds(left, schema) {
+        operands::cast(left, DataType::Timestamp(TimeUnit::Microsecond, None));
+        return Ok(true);
+    }
+    match compares || subtracts {
+        true => bring_together(&mut [left, right], schema, compares),
+        false => Ok(false),
+    }
+}
+
+/// Whether an expression is an interval with a part of a day: a date and it are a timestamp.
+fn has_time(expr: &Expr) -> bool {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.nanoseconds % DAY_NS != 0,
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(value)), _) => {
+            i64::from(value.milliseconds) * 1_000_000 % DAY_NS != 0
+        }
+        _ => false,
+    }
+}
+
+/// Whether an interval may lead out of the years that nanoseconds hold.
+fn is_far(expr: &Expr) -> bool {
+    const YEARS: i64 = 100;
+    match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => {
+            i64::from(value.months).abs() > 12 * YEARS || i64::from(value.days).abs() > 366 * YEARS
+        }
+        Expr::Literal(ScalarValue::IntervalYearMonth(Some(months)), _) => {
+            i64::from(*months).abs() > 12 * YEARS
+        }
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(value)), _) => {
+            i64::from(value.days).abs() > 366 * YEARS
+        }
+        _ => false,
+    }
+}
+
+/// Makes a date its first moment, in a unit that holds an interval.
+fn make_timestamp(date: &mut Expr, interval: &Expr) {
+    let unit = match interval {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) if value.nanoseconds % 1000 != 0 => {
+            TimeUnit::Nanosecond
+        }
+        _ => TimeUnit::Microsecond,
+    };
+    operands::cast(date, DataType::Timestamp(unit, None));
+}
+
+/// A date or a text for which a function takes nanoseconds.
+fn mend_argument(argument: Option<&mut Expr>, schema: &DFSchema) -> bool {
+    let Some(argument) = argument else { return false };
+    let written = Cast::new(Box::new(argument.clone()), DataType::Timestamp(TimeUnit::Nanosecond, None));
+    if let Some(value) = beyond_nanoseconds(&written) {
+        *argument = Expr::Literal(value, None);
+        return true;
+    }
+    let is_date = is_date(argument, schema);
+    if is_date {
+        operands::cast(argument, DataType::Timestamp(TimeUnit::Microsecond, None));
+    }
+    is_date
+}
+
+fn mend_case(case: &mut Case, schema: &DFSchema) -> Result<bool> {
+    let Case { expr, when_then_expr, else_expr } = case;
+    let mut compared = Vec::new();
+    let mut results: Vec<&mut Expr> = else_expr.iter_mut().map(AsMut::as_mut).collect();
+    for (when, then) in when_then_expr {
+        compared.push(when.as_mut());
+        results.push(then.as_mut());
+    }
+    let mut changed = bring_together(&mut results, schema, false)?;
+    if let Some(expr) = expr {
+        compared.push(expr.as_mut());
+        changed |= bring_together(&mut compared, schema, true)?;
+    }
+    Ok(changed)
+}
