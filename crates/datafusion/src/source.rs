@@ -1,5 +1,7 @@
 //! Tables that the engine reads through DataFusion's readers.
 
+mod plain;
+
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,12 +9,11 @@ use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::config::CsvOptions;
 use datafusion::common::stats::Precision;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::{
-    ArrowSource, CsvSource, FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
+    FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
 };
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
@@ -23,6 +24,7 @@ use kelpie_engine::source::{BatchConsumer, ColumnKey, Expected, Lease};
 use kelpie_engine::{CancelToken, EngineError, TableSource};
 use tokio::runtime::Handle;
 
+use self::plain::plain_source;
 use crate::cores::{cores, on_all_cores};
 use crate::corrections::nan::{any_floats, canonical_batch};
 use crate::derived::Derived;
@@ -34,7 +36,6 @@ use crate::file_version::version_of;
 use crate::memory_identity::{self, MemoryIdentity};
 use crate::options::KelpieOptions;
 use crate::parts::{Parts, PartsData};
-use crate::reader_source::ReaderSource;
 use crate::whole_files::{name_of, whole_files};
 
 /// A table of a plan: every column and every row, whatever the plan's scan leaves out.
@@ -218,50 +219,6 @@ impl ScanTable {
             runtime,
             refused,
         })
-    }
-}
-
-/// The source without projection and predicate, and what of its format decides the values read.
-fn plain_source(source: &Arc<dyn FileSource>) -> Result<(Arc<dyn FileSource>, String), String> {
-    let schema = source.table_schema().clone();
-    if let Some(parquet) = source.downcast_ref::<ParquetSource>() {
-        let mut options = parquet.table_parquet_options().clone();
-        options.global.pushdown_filters = false;
-        let mut plain = ParquetSource::new(schema);
-        if let Some(hint) = options.global.metadata_size_hint {
-            plain = plain.with_metadata_size_hint(hint);
-        }
-        plain = plain.with_table_parquet_options(options);
-        if let Some(factory) = parquet.parquet_file_reader_factory() {
-            plain = plain.with_parquet_file_reader_factory(Arc::clone(factory));
-        }
-        Ok((Arc::new(plain), "parquet".into()))
-    } else if let Some(csv) = source.downcast_ref::<CsvSource>() {
-        let options = CsvOptions {
-            has_header: Some(csv.has_header()),
-            delimiter: csv.delimiter(),
-            quote: csv.quote(),
-            terminator: csv.terminator(),
-            escape: csv.escape(),
-            comment: csv.comment(),
-            newlines_in_values: Some(csv.newlines_in_values()),
-            truncated_rows: Some(csv.truncate_rows()),
-            ..CsvOptions::default()
-        };
-        let format = format!("csv {options:?}");
-        Ok((Arc::new(CsvSource::new(schema).with_csv_options(options)), format))
-    } else if source.is::<ArrowSource>() {
-        let plain = match source.file_type() {
-            "arrow_stream" => ArrowSource::new_stream_file_source(schema),
-            _ => ArrowSource::new_file_source(schema),
-        };
-        Ok((Arc::new(plain), source.file_type().into()))
-    } else if let Some(own) = source.downcast_ref::<ReaderSource>() {
-        let reader = own.reader();
-        let format = format!("{} {}", reader.file_type(), reader.identity());
-        Ok((Arc::new(ReaderSource::new(Arc::clone(reader), schema)), format))
-    } else {
-        Err(format!("files of format {} are not compiled", source.file_type()))
     }
 }
 
