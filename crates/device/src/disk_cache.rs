@@ -341,7 +341,7 @@ mod tests {
         let limited = (&["env"][..], "trap '' XFSZ && ulimit -f 16");
         let mounted = (
             &["unshare", "--user", "--map-root-user", "--mount"][..],
-            "mount -t tmpfs -o size=16k none \"$0\" 2>/dev/null",
+            "mount -t tmpfs -o size=16k,mode=700 none \"$0\" 2>/dev/null",
         );
         for (shell, prepare) in [limited, mounted] {
             let folder = tempfile::tempdir().unwrap();

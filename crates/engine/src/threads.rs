@@ -246,7 +246,7 @@ mod tests {
                 if told.recv_timeout(SOON).is_ok() {
                     let _ = done.send(());
                 }
-                drop(wakes.map(|wakes| wakes.send(())));
+                let _ = wakes.map(|wakes| wakes.send(()));
             };
             threads.run(job).expect("a thread");
         }
