@@ -2,25 +2,102 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr,
-    Ident, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem, SetExpr, TableWithJoins,
-    VisitMut, VisitorMut, WildcardAdditionalOptions,
+    Ident, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem, SetExpr,
+    Statement as SqlStatement, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
-/// Visits the parts of a statement that name columns. Whether the visitor stopped early is what it gives.
-pub(crate) fn visit<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) -> ControlFlow<V::Break> {
+/// Whether a walk goes on; where it does not, for an error or because all is found.
+pub(crate) type Flow = ControlFlow<Option<DataFusionError>>;
+
+/// What is seen on a walk, each part before what is within it, or after.
+///
+/// `VisitorMut` is not for trait objects, and the compiler makes a walk over the whole syntax anew for each of its implementations,
+/// which takes a megabyte and seconds. This has one.
+pub(crate) trait Walk {
+    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> Flow {
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, _: &mut Select) -> Flow {
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, _: &mut TableFactor) -> Flow {
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, _: &mut Expr) -> Flow {
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _: &mut Expr) -> Flow {
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_statement(&mut self, _: &mut SqlStatement) -> Flow {
+        ControlFlow::Continue(())
+    }
+}
+
+struct Walker<'a>(&'a mut dyn Walk);
+
+impl VisitorMut for Walker<'_> {
+    type Break = Option<DataFusionError>;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        self.0.pre_visit_query(query)
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
+        self.0.post_visit_query(query)
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        self.0.pre_visit_select(select)
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        self.0.pre_visit_table_factor(factor)
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        self.0.pre_visit_expr(expr)
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        self.0.post_visit_expr(expr)
+    }
+
+    fn pre_visit_statement(&mut self, statement: &mut SqlStatement) -> Flow {
+        self.0.pre_visit_statement(statement)
+    }
+}
+
+/// Walks over the parts of a statement that name columns.
+pub(crate) fn visit(statement: &mut Statement, walk: &mut dyn Walk) -> Flow {
     match statement {
-        Statement::Statement(statement) => statement.as_mut().visit(visitor),
-        Statement::Explain(explain) => visit(&mut explain.statement, visitor),
+        Statement::Statement(statement) => statement.as_mut().visit(&mut Walker(walk)),
+        Statement::Explain(explain) => visit(&mut explain.statement, walk),
         Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(visitor),
+            CopyToSource::Query(query) => query.visit(&mut Walker(walk)),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
         Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
     }
+}
+
+/// Walks over a part of a statement.
+pub(crate) fn visit_part(part: &mut impl VisitMut, walk: &mut dyn Walk) -> Flow {
+    part.visit(&mut Walker(walk))
 }
 
 /// A name as SQL takes it: in lower case without quotes, else as it stands.

@@ -15,10 +15,10 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Query, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins, Values, VisitorMut,
+    Query, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins, Values,
 };
 
-use crate::syntax::{plain_query, quoted, select_all, visit};
+use crate::syntax::{Flow, Walk, plain_query, quoted, select_all, visit};
 
 /// The alias of a subquery whose rows get the numbers of their copies as another column.
 const NUMBERED: &str = "kelpie: numbered copies";
@@ -36,11 +36,9 @@ pub(super) fn count_copies(statement: &mut Statement) {
 
 struct Bags;
 
-impl VisitorMut for Bags {
-    type Break = ();
-
+impl Walk for Bags {
     // What a query has within it is done before, so that nothing is numbered twice.
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
         number(&mut query.body);
         ControlFlow::Continue(())
     }

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident,
-    NullTreatment, ObjectName, ObjectNamePart, VisitorMut,
+    NullTreatment, ObjectName, ObjectNamePart,
 };
 
-use crate::syntax::visit;
+use crate::syntax::{Flow, Walk, visit};
 
 /// Writes such calls as others that mean what they say.
 pub(super) fn rewrite(statement: &mut Statement) {
@@ -17,10 +17,8 @@ pub(super) fn rewrite(statement: &mut Statement) {
 
 struct Calls;
 
-impl VisitorMut for Calls {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl Walk for Calls {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::Function(call) = expr {
             ordered_any_value(call);
         }

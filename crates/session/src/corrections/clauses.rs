@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Fetch, GroupByExpr, GroupByWithModifier, LimitClause, OrderBy, OrderByKind, Query, Select,
-    SelectFlavor, SelectItem, Value, VisitorMut, WildcardAdditionalOptions,
+    SelectFlavor, SelectItem, Value, WildcardAdditionalOptions,
 };
 
-use crate::syntax::visit;
+use crate::syntax::{Flow, Walk, visit};
 
 /// Writes such clauses in the form that is planned.
 pub(super) fn write_out(statement: &mut Statement) {
@@ -18,10 +18,8 @@ pub(super) fn write_out(statement: &mut Statement) {
 
 struct Clauses;
 
-impl VisitorMut for Clauses {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+impl Walk for Clauses {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         if let Some(order) = &mut query.order_by {
             order_by_all(order);
         }
@@ -29,7 +27,7 @@ impl VisitorMut for Clauses {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
             select.flavor = SelectFlavor::FromFirst;
             select.projection.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));

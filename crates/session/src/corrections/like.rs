@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, Value, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, Value};
 
-use crate::syntax::{call, visit};
+use crate::syntax::{Flow, Walk, call, visit};
 
 /// Writes the patterns of a statement with backslashes.
 pub(super) fn escape(statement: &mut Statement) {
@@ -14,10 +14,8 @@ pub(super) fn escape(statement: &mut Statement) {
 
 struct Patterns;
 
-impl VisitorMut for Patterns {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl Walk for Patterns {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         let (Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. }) = expr
         else {
             return ControlFlow::Continue(());

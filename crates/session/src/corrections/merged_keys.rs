@@ -11,11 +11,11 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Join, JoinConstraint, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
-    TableFactor, TableWithJoins, VisitMut, VisitorMut, With,
+    TableFactor, TableWithJoins, With,
 };
 
 use crate::names::constraint;
-use crate::syntax::{normal, quoted, visit};
+use crate::syntax::{Flow, Walk, normal, quoted, visit, visit_part};
 use scope::{Relation, Scope};
 
 /// Writes out the merged columns of a statement. What cannot be planned by itself, such as a lateral subquery, stays as it is.
@@ -23,7 +23,8 @@ pub(crate) async fn write_out(state: &SessionState, statement: &mut Statement) -
     let mut skipped = 0;
     loop {
         let mut seen = Seen { skipped, ..Seen::default() };
-        let ControlFlow::Break(mut found) = visit(statement, &mut seen) else { return Ok(()) };
+        let _ = visit(statement, &mut seen);
+        let Some(mut found) = seen.found else { return Ok(()) };
         let mut is_known = true;
         for relation in &mut found {
             is_known &= relation.plan(state).await;
@@ -69,6 +70,7 @@ struct Seen {
     skipped: usize,
     passed: usize,
     named: Vec<Option<With>>,
+    found: Option<Vec<Relation>>,
 }
 
 /// The selects that are the body of a query.
@@ -84,15 +86,13 @@ fn selects(body: &mut SetExpr) -> Vec<&mut Select> {
     }
 }
 
-impl VisitorMut for Seen {
-    type Break = Vec<Relation>;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Vec<Relation>> {
+impl Walk for Seen {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         self.named.push(query.with.clone());
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Vec<Relation>> {
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
         // What is named within it has been changed by now.
         if let Some(named) = self.named.last_mut() {
             named.clone_from(&query.with);
@@ -108,7 +108,8 @@ impl VisitorMut for Seen {
             let named: Vec<&With> = self.named.iter().flatten().collect();
             let mut relations = Vec::new();
             select.from.iter_mut().for_each(|table| scope::relations(table, &named, &mut relations));
-            return ControlFlow::Break(relations);
+            self.found = Some(relations);
+            return ControlFlow::Break(None);
         }
         self.named.pop();
         ControlFlow::Continue(())
@@ -122,10 +123,8 @@ struct Change {
     relations: Option<Vec<Relation>>,
 }
 
-impl VisitorMut for Change {
-    type Break = ();
-
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+impl Walk for Change {
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
         let Query { body, order_by, .. } = query;
         let mut order = match body.as_ref() {
             SetExpr::Select(_) => order_by.as_mut(),
@@ -154,7 +153,7 @@ impl VisitorMut for Change {
             }
             select.from = from;
             change(select, order.take(), &scope);
-            return ControlFlow::Break(());
+            return ControlFlow::Break(None);
         }
         ControlFlow::Continue(())
     }
@@ -169,23 +168,23 @@ fn change(select: &mut Select, order: Option<&mut OrderBy>, scope: &Scope) {
             _ => false,
         };
         for key in keys.iter_mut().filter(|key| !is_own(&key.expr)) {
-            let _ = key.expr.visit(&mut columns);
+            let _ = visit_part(&mut key.expr, &mut columns);
         }
     }
     select.projection =
         std::mem::take(&mut select.projection).into_iter().flat_map(|item| columns.item(item)).collect();
-    let _ = select.selection.visit(&mut columns);
+    let _ = visit_part(&mut select.selection, &mut columns);
     if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
-        let _ = keys.visit(&mut columns);
+        let _ = visit_part(keys, &mut columns);
     }
-    let _ = select.having.visit(&mut columns);
-    let _ = select.qualify.visit(&mut columns);
-    let _ = select.distinct.visit(&mut columns);
+    let _ = visit_part(&mut select.having, &mut columns);
+    let _ = visit_part(&mut select.qualify, &mut columns);
+    let _ = visit_part(&mut select.distinct, &mut columns);
 }
 
 /// Writes the merged columns out in an expression.
 fn write_merged(expr: &mut Expr, scope: &Scope) {
-    let _ = expr.visit(&mut Columns { scope, queries: 0 });
+    let _ = visit_part(expr, &mut Columns { scope, queries: 0 });
 }
 
 /// Whether an item of a SELECT is called so.
@@ -211,7 +210,7 @@ impl Columns<'_> {
             SelectItem::Wildcard(options) => self.scope.all(&options),
             SelectItem::UnnamedExpr(mut expr) => {
                 let before = expr.clone();
-                let _ = expr.visit(self);
+                let _ = visit_part(&mut expr, self);
                 let alias = match &before {
                     _ if expr == before => return vec![SelectItem::UnnamedExpr(expr)],
                     Expr::Identifier(name) => quoted(normal(name)),
@@ -220,7 +219,7 @@ impl Columns<'_> {
                 vec![SelectItem::ExprWithAlias { expr, alias }]
             }
             SelectItem::ExprWithAlias { mut expr, alias } => {
-                let _ = expr.visit(self);
+                let _ = visit_part(&mut expr, self);
                 vec![SelectItem::ExprWithAlias { expr, alias }]
             }
             item => vec![item],
@@ -228,20 +227,18 @@ impl Columns<'_> {
     }
 }
 
-impl VisitorMut for Columns<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+impl Walk for Columns<'_> {
+    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
         self.queries += 1;
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, _: &mut Query) -> Flow {
         self.queries -= 1;
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::Identifier(name) = expr
             && self.queries == 0
             && let Some(merged) = self.scope.merged(name)

@@ -1,15 +1,16 @@
 //! How operators group. The parser reads all that follows `IS DISTINCT FROM` as its right side, `b IS DISTINCT FROM (c AND d)`, and binds
 //! `||` closer than `+`. Here chains of operators without parentheses are grouped anew, as the standard and PostgreSQL group them: IS
-//! DISTINCT FROM before NOT, AND and OR, and `||` after arithmetic.
+//! DISTINCT FROM before NOT, AND and OR, and `||` after arithmetic. And `NOT EXISTS (…) IS NULL` is read as `(NOT EXISTS (…)) IS NULL`, where
+//! IS comes before NOT as it does everywhere else.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, VisitorMut};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 
-use crate::syntax::visit;
+use crate::syntax::{Flow, Walk, visit};
 
 /// Groups the operators of a statement anew, where its parser grouped them wrongly.
 pub(super) fn group(statement: &mut Statement) {
@@ -22,27 +23,35 @@ pub(super) fn group(statement: &mut Statement) {
 /// Looks for an operator whose operands may be grouped wrongly: most statements have none.
 struct Suspicion;
 
-impl VisitorMut for Suspicion {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl Walk for Suspicion {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         let level = |operand: &Expr| Infix::of(operand).map_or(u8::MAX, |infix| infix.level());
         let expr = &*expr;
         let suspicious = match expr {
-            Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) => {
-                level(right) <= level(expr) || is_not(right)
+            Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => {
+                level(right) <= level(expr) || is_not(right) || is_not_exists(left)
             }
             Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => {
                 level(left) < level(expr) || level(right) <= level(expr)
             }
+            Expr::IsNull(of)
+            | Expr::IsNotNull(of)
+            | Expr::IsTrue(of)
+            | Expr::IsNotTrue(of)
+            | Expr::IsFalse(of)
+            | Expr::IsNotFalse(of)
+            | Expr::IsUnknown(of)
+            | Expr::IsNotUnknown(of) => is_not_exists(of),
             Expr::BinaryOp { left, right, .. } => {
                 let own = level(expr);
-                level(left) < own || level(right) <= own && is_concatenation(right)
+                is_not_exists(left) && own > level_of_not()
+                    || level(left) < own
+                    || level(right) <= own && is_concatenation(right)
             }
             _ => false,
         };
         match suspicious {
-            true => ControlFlow::Break(()),
+            true => ControlFlow::Break(None),
             false => ControlFlow::Continue(()),
         }
     }
@@ -50,6 +59,14 @@ impl VisitorMut for Suspicion {
 
 fn is_not(expr: &Expr) -> bool {
     matches!(expr, Expr::UnaryOp { op: UnaryOperator::Not, .. })
+}
+
+fn is_not_exists(expr: &Expr) -> bool {
+    matches!(expr, Expr::Exists { negated: true, .. })
+}
+
+fn level_of_not() -> u8 {
+    GenericDialect.prec_value(Precedence::UnaryNot)
 }
 
 fn is_concatenation(expr: &Expr) -> bool {
@@ -130,10 +147,24 @@ struct Regroup {
     done: HashSet<usize>,
 }
 
-impl VisitorMut for Regroup {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl Walk for Regroup {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        if let Expr::IsNull(of)
+        | Expr::IsNotNull(of)
+        | Expr::IsTrue(of)
+        | Expr::IsNotTrue(of)
+        | Expr::IsFalse(of)
+        | Expr::IsNotFalse(of)
+        | Expr::IsUnknown(of)
+        | Expr::IsNotUnknown(of) = expr
+            && let Expr::Exists { negated, .. } = of.as_mut()
+            && *negated
+        {
+            *negated = false;
+            let asked = Box::new(std::mem::replace(expr, Expr::value(Value::Null)));
+            *expr = Expr::UnaryOp { op: UnaryOperator::Not, expr: asked };
+            return ControlFlow::Continue(());
+        }
         let is_link = |expr: &Expr| Infix::of(expr).is_some() || is_not(expr);
         if !is_link(expr) || self.done.remove(&(&raw const *expr as usize)) {
             return ControlFlow::Continue(());
@@ -178,6 +209,10 @@ fn taken(expr: Expr) -> Vec<Item> {
             (Expr::UnaryOp { op: UnaryOperator::Not, expr }, _) => {
                 rest.extend([Item::Operand(expr), Item::Not])
             }
+            (Expr::Exists { subquery, negated: true }, _) => {
+                let exists = Box::new(Expr::Exists { subquery, negated: false });
+                rest.extend([Item::Operand(exists), Item::Not]);
+            }
             (expr, _) => chain.push(Item::Operand(Box::new(expr))),
         }
     }
@@ -186,7 +221,7 @@ fn taken(expr: Expr) -> Vec<Item> {
 
 /// Groups a chain by how close its operators bind; those of one level from left to right.
 fn grouped(chain: Vec<Item>) -> Expr {
-    let not_level = GenericDialect.prec_value(Precedence::UnaryNot);
+    let not_level = level_of_not();
     let (mut operands, mut waiting): (Vec<Box<Expr>>, Vec<Item>) = (Vec::new(), Vec::new());
     let reduce = |operands: &mut Vec<Box<Expr>>, operator: Item| match operator {
         Item::Not => {

@@ -8,10 +8,10 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     ColumnDef, ColumnOption, CreateTable, Expr, GroupByExpr, JoinOperator, OrderBy, OrderByKind, Query,
     Select, SelectItem, Statement as SqlStatement, TableAlias, TableConstraint, TableFactor, TableWithJoins,
-    VisitorMut, WildcardAdditionalOptions,
+    WildcardAdditionalOptions,
 };
 
-use crate::syntax::visit;
+use crate::syntax::{Flow, Walk, visit};
 
 /// An error where a statement has what would be without effect.
 pub(super) fn refuse(statement: &mut Statement) -> Result<()> {
@@ -19,8 +19,8 @@ pub(super) fn refuse(statement: &mut Statement) -> Result<()> {
         table_options(&table.columns, &table.constraints)?;
     }
     match visit(statement, &mut Refused) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(Some(error)) => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -29,8 +29,6 @@ const POSITIONAL: &str = "positional";
 
 struct Refused;
 
-type Flow = ControlFlow<DataFusionError>;
-
 fn no_effect(what: impl std::fmt::Display) -> DataFusionError {
     plan_datafusion_err!("{what} is not supported: it would have no effect")
 }
@@ -38,14 +36,12 @@ fn no_effect(what: impl std::fmt::Display) -> DataFusionError {
 /// An error of the first of these that is there.
 fn none_of(parts: &[(bool, &str)]) -> Flow {
     match parts.iter().find(|(is_there, _)| *is_there) {
-        Some((_, what)) => ControlFlow::Break(no_effect(what)),
+        Some((_, what)) => ControlFlow::Break(Some(no_effect(what))),
         None => ControlFlow::Continue(()),
     }
 }
 
-impl VisitorMut for Refused {
-    type Break = DataFusionError;
-
+impl Walk for Refused {
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         let has_ties = query.fetch.as_ref().is_some_and(|fetch| fetch.with_ties);
         let has_percent = query.fetch.as_ref().is_some_and(|fetch| fetch.percent);
@@ -112,7 +108,7 @@ impl VisitorMut for Refused {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         match expr {
             Expr::Collate { collation, .. } => {
-                ControlFlow::Break(no_effect(format_args!("COLLATE {collation}")))
+                ControlFlow::Break(Some(no_effect(format_args!("COLLATE {collation}"))))
             }
             _ => ControlFlow::Continue(()),
         }
@@ -121,7 +117,8 @@ impl VisitorMut for Refused {
     fn pre_visit_statement(&mut self, statement: &mut SqlStatement) -> Flow {
         match statement {
             SqlStatement::CreateTable(CreateTable { columns, constraints, .. }) => {
-                table_options(columns, constraints).map_or_else(ControlFlow::Break, ControlFlow::Continue)
+                table_options(columns, constraints)
+                    .map_or_else(|error| ControlFlow::Break(Some(error)), ControlFlow::Continue)
             }
             _ => ControlFlow::Continue(()),
         }
@@ -159,7 +156,7 @@ fn joins(table: &TableWithJoins) -> Flow {
             && name.value.eq_ignore_ascii_case(POSITIONAL)
             && matches!(join.join_operator, JoinOperator::Join(_) | JoinOperator::Inner(_))
         {
-            return ControlFlow::Break(plan_datafusion_err!("POSITIONAL JOIN is not supported"));
+            return ControlFlow::Break(Some(plan_datafusion_err!("POSITIONAL JOIN is not supported")));
         }
         before = &join.relation;
     }

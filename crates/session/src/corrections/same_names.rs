@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, ObjectNamePart, Select, SelectItem, SelectItemQualifiedWildcardKind, TableAlias,
-    TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    TableFactor, TableWithJoins,
 };
 
-use crate::syntax::{normal, quoted, visit};
+use crate::syntax::{Flow, Walk, normal, quoted, visit, visit_part};
 
 /// Gives such tables names of their own.
 pub(super) fn tell_apart(statement: &mut Statement) {
@@ -19,10 +19,8 @@ pub(super) fn tell_apart(statement: &mut Statement) {
 
 struct Selects;
 
-impl VisitorMut for Selects {
-    type Break = ();
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+impl Walk for Selects {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         let mut paths: Vec<Vec<String>> = Vec::new();
         select.from.iter_mut().for_each(|table| {
             each_table(table, &mut |name, _| paths.push(path_of(name)));
@@ -51,7 +49,7 @@ impl VisitorMut for Selects {
                 *name = ObjectName(vec![ObjectNamePart::Identifier(own.clone())]);
             }
         }
-        select.visit(&mut Paths(&renamed))
+        visit_part(select, &mut Paths(&renamed))
     }
 }
 
@@ -74,10 +72,8 @@ fn each_table(table: &mut TableWithJoins, see: &mut impl FnMut(&ObjectName, &mut
 /// Writes the new names before columns.
 struct Paths<'a>(&'a HashMap<Vec<String>, Ident>);
 
-impl VisitorMut for Paths<'_> {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl Walk for Paths<'_> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::CompoundIdentifier(path) = expr {
             let names: Vec<String> = path.iter().map(normal).collect();
             let table = (2..names.len()).rev().find_map(|end| Some((end, self.0.get(names.get(..end)?)?)));

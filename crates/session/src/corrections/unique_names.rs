@@ -9,10 +9,10 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Query, Select, SelectItem, SetExpr, Statement as SqlStatement, Value, VisitMut, VisitorMut,
+    Expr, Query, Select, SelectItem, SetExpr, Statement as SqlStatement, Value,
 };
 
-use crate::syntax::{call, normal, quoted, visit};
+use crate::syntax::{Flow, Walk, call, normal, quoted, visit, visit_part};
 
 /// Whether a statement was refused as two of its columns share a name.
 pub(crate) fn is_for_names(error: &DataFusionError) -> bool {
@@ -70,10 +70,8 @@ pub(crate) fn rename(statement: &mut Statement) -> OwnNames {
 /// The names that a statement gives.
 struct Taken(HashSet<String>);
 
-impl VisitorMut for Taken {
-    type Break = ();
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+impl Walk for Taken {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         for item in &select.projection {
             if let SelectItem::ExprWithAlias { alias, .. } = item {
                 self.0.insert(normal(alias));
@@ -91,15 +89,13 @@ struct Renames {
     own: HashMap<String, String>,
 }
 
-impl VisitorMut for Renames {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+impl Walk for Renames {
+    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
         self.queries += 1;
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
         self.queries -= 1;
         // The first SELECT of several names the columns.
         let mut is_first = true;
@@ -182,16 +178,14 @@ fn named(expr: &Expr) -> (String, String) {
 
 fn without_casts(expr: &Expr) -> String {
     let mut bare = expr.clone();
-    let _ = bare.visit(&mut Bare);
+    let _ = visit_part(&mut bare, &mut Bare);
     bare.to_string().to_lowercase()
 }
 
 struct Bare;
 
-impl VisitorMut for Bare {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl Walk for Bare {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::Cast { expr: inner, .. } | Expr::Nested(inner) = expr {
             *expr = std::mem::replace(inner, Expr::value(Value::Null));
         }
@@ -203,13 +197,13 @@ impl VisitorMut for Bare {
 /// the plan is simplified.
 fn tell_casts_apart(select: &mut Select) {
     let mut calls = Calls::default();
-    let _ = select.visit(&mut calls);
+    let _ = visit_part(select, &mut calls);
     let several = calls.0.into_values().filter(|written| written.len() > 1);
     let wraps: HashMap<String, usize> = several
         .flat_map(|written| written.into_iter().enumerate().map(|(wraps, text)| (text, wraps)))
         .collect();
     if !wraps.is_empty() {
-        let _ = select.visit(&mut Shown { wraps, within: Vec::new() });
+        let _ = visit_part(select, &mut Shown { wraps, within: Vec::new() });
     }
 }
 
@@ -217,10 +211,8 @@ fn tell_casts_apart(select: &mut Select) {
 #[derive(Default)]
 struct Calls(HashMap<String, Vec<String>>);
 
-impl VisitorMut for Calls {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl Walk for Calls {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::Function(_) = expr {
             let (written, text) = (self.0.entry(without_casts(expr)).or_default(), expr.to_string());
             if !written.contains(&text) {
@@ -239,17 +231,15 @@ struct Shown {
     within: Vec<usize>,
 }
 
-impl VisitorMut for Shown {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl Walk for Shown {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::Function(_) = expr {
             self.within.push(self.wraps.get(&expr.to_string()).copied().unwrap_or(0));
         }
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         match expr {
             Expr::Function(_) => drop(self.within.pop()),
             Expr::Cast { .. } => {

@@ -5,42 +5,40 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::common::plan_datafusion_err;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, NamedWindowExpr, OrderByKind, Query, Select, SetExpr, VisitMut, VisitorMut, WindowSpec,
-    WindowType,
+    Expr, Ident, NamedWindowExpr, OrderByKind, Query, Select, SetExpr, WindowSpec, WindowType,
 };
 
-use crate::syntax::{normal, visit};
+use crate::syntax::{Flow, Walk, normal, visit, visit_part};
 
 /// Writes out the windows of a statement; one that is not there or refers to itself is an error.
 pub(super) fn resolve(statement: &mut Statement) -> Result<()> {
     match visit(statement, &mut Windows) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(Some(error)) => Err(error),
+        _ => Ok(()),
     }
 }
 
 struct Windows;
 
-impl VisitorMut for Windows {
-    type Break = DataFusionError;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
+impl Walk for Windows {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         let Query { body, order_by, .. } = query;
         let (SetExpr::Select(select), Some(order)) = (body.as_ref(), order_by) else {
             return ControlFlow::Continue(());
         };
         let OrderByKind::Expressions(keys) = &mut order.kind else { return ControlFlow::Continue(()) };
         let windows = Defined::of(select);
-        keys.iter_mut().try_for_each(|key| key.expr.visit(&mut Uses { windows: &windows, queries: 0 }))
+        keys.iter_mut()
+            .try_for_each(|key| visit_part(&mut key.expr, &mut Uses { windows: &windows, queries: 0 }))
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         let windows = Defined::of(select);
         select.named_window.clear();
-        select.visit(&mut Uses { windows: &windows, queries: 0 })
+        visit_part(select, &mut Uses { windows: &windows, queries: 0 })
     }
 }
 
@@ -103,20 +101,18 @@ impl Uses<'_> {
     }
 }
 
-impl VisitorMut for Uses<'_> {
-    type Break = DataFusionError;
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<DataFusionError> {
+impl Walk for Uses<'_> {
+    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
         self.queries += 1;
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<DataFusionError> {
+    fn post_visit_query(&mut self, _: &mut Query) -> Flow {
         self.queries -= 1;
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
         let Some(over) = call.over.as_mut().filter(|_| self.queries == 0) else {
             return ControlFlow::Continue(());
@@ -124,7 +120,7 @@ impl VisitorMut for Uses<'_> {
         match self.whole(over) {
             Ok(Some(spec)) => *over = WindowType::WindowSpec(spec),
             Ok(None) => {}
-            Err(error) => return ControlFlow::Break(error),
+            Err(error) => return ControlFlow::Break(Some(error)),
         }
         ControlFlow::Continue(())
     }

@@ -8,12 +8,11 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     ExceptSelectItem, ExcludeSelectItem, Expr, Ident, Insert, JoinConstraint, JoinOperator, ObjectName,
     ObjectNamePart, OneOrManyWithParens, Query, RenameSelectItem, Select, SelectItem, SetExpr,
-    Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, VisitorMut,
-    WildcardAdditionalOptions,
+    Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
 use super::Tables;
-use crate::syntax::{normal, visit};
+use crate::syntax::{Flow, Walk, normal, visit};
 
 /// What a name before a dot stands for, and its columns where it is one table in all of the statement.
 #[derive(Debug, Default)]
@@ -137,17 +136,15 @@ struct Found<'a> {
     relations: Relations,
 }
 
-impl VisitorMut for Found<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+impl Walk for Found<'_> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
             self.relations.add(normal(&cte.alias.name), None);
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
         let named = match factor {
             TableFactor::Table { name, .. } => name.0.last().and_then(ObjectNamePart::as_ident).map(normal),
             _ => None,
@@ -281,10 +278,8 @@ pub(crate) fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstra
     }
 }
 
-impl<N: EachName> VisitorMut for Idents<'_, N> {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl<N: EachName> Walk for Idents<'_, N> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         match expr {
             Expr::Identifier(ident) => self.0.name(ident),
             Expr::CompoundIdentifier(path) => self.0.path(path),
@@ -299,7 +294,7 @@ impl<N: EachName> VisitorMut for Idents<'_, N> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         for item in &mut select.projection {
             match item {
                 SelectItem::ExprWithAlias { alias, .. } => self.0.name(alias),
@@ -313,14 +308,14 @@ impl<N: EachName> VisitorMut for Idents<'_, N> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             self.alias(&mut cte.alias);
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
         if let TableFactor::NestedJoin { table_with_joins, .. } = factor {
             self.joins(table_with_joins);
         }
@@ -330,7 +325,7 @@ impl<N: EachName> VisitorMut for Idents<'_, N> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_statement(&mut self, statement: &mut SqlStatement) -> ControlFlow<()> {
+    fn pre_visit_statement(&mut self, statement: &mut SqlStatement) -> Flow {
         if let SqlStatement::Insert(Insert { columns, .. }) = statement {
             columns.iter_mut().for_each(|column| self.object(column));
         }

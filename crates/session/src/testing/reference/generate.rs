@@ -149,7 +149,12 @@ impl Generator {
                 }
                 _ => key,
             };
-            if !keys.iter().any(|known| known.to_string() == key.to_string()) {
+            // One column by two names is one key.
+            let bare = |key: &Expr| match key {
+                Expr::Column { name, .. } => name.clone(),
+                key => key.to_string(),
+            };
+            if !keys.iter().any(|known| bare(known) == bare(&key)) {
                 keys.push(key);
             }
         }
@@ -440,7 +445,8 @@ impl Generator {
                 Expr::Between { negated, of: Box::new(a), low: Box::new(b), high }
             }
             3 => {
-                let list = vec![b, self.leaf(data_type), self.leaf(data_type)];
+                // The parser takes a subquery that begins a list for all of it.
+                let list = vec![self.leaf(data_type), b, self.leaf(data_type)];
                 Expr::InList { negated, of: Box::new(a), list }
             }
             _ => Expr::Compare(self.any_comparison(), Box::new(a), Box::new(b)),
