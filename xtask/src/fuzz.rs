@@ -9,6 +9,8 @@ use clap::{Args, ValueEnum};
 enum Generator {
     /// One table with a column of every type.
     Single,
+    /// The same table, with window functions.
+    Windows,
     /// Random tables: joins, subqueries, set operations.
     Relational,
     /// Extremes in every column, and expressions that fail as keys of everything.
@@ -52,6 +54,7 @@ impl Request {
         let small = self.device.as_deref() == Some("simt");
         match (self.generator, small) {
             (Generator::Single, _) => "single",
+            (Generator::Windows, _) => "windows",
             (Generator::Relational, false) => "relational",
             (Generator::Relational, true) => "relational-small",
             (Generator::Adversarial, false) => "adversarial",

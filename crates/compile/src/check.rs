@@ -31,6 +31,10 @@ pub(crate) fn check(plan: &Plan) -> Result<(), Unsupported> {
             columns_are(&ranked.exprs().collect::<Vec<_>>(), &ranked.input.fields())?;
             ranked.lacks().map_or(Ok(()), |lacks| Err(Unsupported(lacks)))
         }
+        Plan::Window(window) => {
+            columns_are(&window.exprs().collect::<Vec<_>>(), &window.input.fields())?;
+            window.lacks().map_or(Ok(()), |lacks| Err(Unsupported(lacks)))
+        }
         Plan::Sort { input, keys, .. } => {
             let exprs: Vec<&Expr> = keys.iter().map(|SortKey { expr, .. }| expr).collect();
             columns_are(&exprs, &input.fields())

@@ -3,9 +3,11 @@
 mod ranked;
 mod sets;
 pub mod text;
+mod window;
 
 pub use self::ranked::{Rank, Ranked, RankedValue};
 pub use self::sets::{GroupingSet, GroupingSets};
+pub use self::window::{Frame, FrameBound, FrameUnits, Window, WindowCall, WindowFunction};
 use crate::expr::{Expr, ExprKind, substitute};
 use crate::types::{DataType, Field, Literal};
 
@@ -45,6 +47,8 @@ pub enum Plan {
     GroupingSets(Box<GroupingSets>),
     /// Groups, aggregates, and values at ranks of the groups' sorted rows.
     Ranked(Box<Ranked>),
+    /// Rows with values over others of their partition.
+    Window(Box<Window>),
     /// Two inputs joined.
     Join(Box<Join>),
     /// The rows of all inputs (UNION ALL), in no order. The inputs' columns agree in type.
@@ -265,6 +269,7 @@ impl Plan {
             | Plan::Sort { input, .. }
             | Plan::Limit { input, .. } => vec![input],
             Plan::Ranked(ranked) => vec![&ranked.input],
+            Plan::Window(window) => vec![&window.input],
             Plan::GroupingSets(sets) => vec![&sets.input],
             Plan::Join(join) => vec![&join.build, &join.probe],
             Plan::Union { inputs, .. } => inputs.iter().collect(),
@@ -284,6 +289,7 @@ impl Plan {
             | Plan::Sort { input, .. }
             | Plan::Limit { input, .. } => vec![input],
             Plan::Ranked(ranked) => vec![&mut ranked.input],
+            Plan::Window(window) => vec![&mut window.input],
             Plan::GroupingSets(sets) => vec![&mut sets.input],
             Plan::Join(join) => vec![&mut join.build, &mut join.probe],
             Plan::Union { inputs, .. } => inputs.iter_mut().collect(),
@@ -304,6 +310,7 @@ impl Plan {
                 keys.iter_mut().chain(arguments).collect()
             }
             Plan::Ranked(ranked) => ranked.exprs_mut().collect(),
+            Plan::Window(window) => window.exprs_mut().collect(),
             Plan::GroupingSets(sets) => sets.exprs_mut().collect(),
             Plan::Join(join) => {
                 let keys = join.keys.iter_mut().flat_map(|(build, probe)| [build, probe]);
@@ -356,6 +363,7 @@ impl Plan {
             | Plan::Scalars { input, .. } => input.fields(),
             Plan::Join(join) => join.fields(),
             Plan::Ranked(ranked) => ranked.fields(),
+            Plan::Window(window) => window.fields(),
             Plan::GroupingSets(sets) => sets.fields.clone(),
             Plan::Union { fields, .. } => fields.clone(),
             Plan::Project { exprs, names, .. } => {

@@ -35,6 +35,7 @@ mod types;
 mod volatile_filters;
 mod whole_files;
 mod whole_rows;
+mod window_filters;
 
 pub use any_year::AnyYear;
 pub use corrections::CorrectionsRule;
@@ -54,3 +55,4 @@ pub use rule::{KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompil
 pub use translate::{Translated, scanned, translate};
 pub use volatile_filters::keep_volatile_filters;
 pub use whole_files::whole_files;
+pub use window_filters::WindowFilters;

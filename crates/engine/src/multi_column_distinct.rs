@@ -62,6 +62,7 @@ fn walk(plan: &Plan, scans: &[&Scan], wanted: &mut BTreeSet<(usize, Vec<usize>)>
                 _ => [first, probe].concat(),
             }
         }
+        Plan::Window(window) => first.iter().copied().chain(window.functions.iter().map(|_| None)).collect(),
         Plan::GroupingSets(_) | Plan::Ranked(_) | Plan::Union { .. } => vec![None; plan.fields().len()],
     }
 }

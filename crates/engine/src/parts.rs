@@ -68,12 +68,15 @@ impl Execution<'_> {
             }
             Plan::Aggregate { keys, .. } if !keys.is_empty() => self.by_keys(plan, &[keys]),
             Plan::Ranked(ranked) if !ranked.keys.is_empty() => self.by_keys(plan, &[&ranked.keys]),
+            Plan::Window(window) if !window.common_keys().is_empty() => {
+                self.by_keys(plan, &[&window.common_keys()])
+            }
             Plan::Join(join) if !join.keys.is_empty() && !join.null_aware => {
                 let (build, probe): (Vec<Expr>, Vec<Expr>) = join.keys.iter().cloned().unzip();
                 self.by_keys(plan, &[&build, &probe])
             }
             // Its state may still fit where its inputs come from the host.
-            Plan::Aggregate { .. } | Plan::Ranked(_) | Plan::Join(_)
+            Plan::Aggregate { .. } | Plan::Ranked(_) | Plan::Window(_) | Plan::Join(_)
                 if plan.inputs().into_iter().any(breaks) =>
             {
                 let plan = plan.map_inputs(&mut |input| self.through_host(input))?;
@@ -226,6 +229,7 @@ fn breaks(plan: &Plan) -> bool {
         Plan::Aggregate { .. }
         | Plan::GroupingSets(_)
         | Plan::Ranked(_)
+        | Plan::Window(_)
         | Plan::Join(_)
         | Plan::Sort { .. }
         | Plan::Limit { .. } => true,
@@ -236,6 +240,7 @@ fn breaks(plan: &Plan) -> bool {
 fn kind(plan: &Plan) -> &'static str {
     match plan {
         Plan::Aggregate { .. } | Plan::Ranked(_) => "an aggregation without keys",
+        Plan::Window(_) => "a window of all rows",
         Plan::Join(_) => "a join without equal keys, or NOT IN",
         _ => "a scan",
     }

@@ -53,6 +53,7 @@ fn own_exprs(plan: &Plan) -> Vec<&Expr> {
             keys.iter().chain(aggregates.iter().filter_map(|aggregate| aggregate.argument.as_ref())).collect()
         }
         Plan::Ranked(ranked) => ranked.exprs().collect(),
+        Plan::Window(window) => window.exprs().collect(),
         Plan::GroupingSets(sets) => sets.exprs().collect(),
         Plan::Join(join) => {
             let keys = join.keys.iter().flat_map(|(build, probe)| [build, probe]);

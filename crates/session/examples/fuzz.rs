@@ -1,6 +1,6 @@
 //! Any number of generated queries, compared with DataFusion: `cargo run -p xtask -- fuzz --queries N --seed S`.
 //!
-//! Arguments: GENERATOR QUERIES SEED [--variants=N] [OPTION=VALUE]… The generators are `single` (one table), `relational` (random tables
+//! Arguments: GENERATOR QUERIES SEED [--variants=N] [OPTION=VALUE]… The generators are `single` and `windows` (one table), `relational` (random tables
 //! with joins and subqueries), `adversarial` (extremes and expressions that fail), and, with few rows for the interpreter,
 //! `relational-small` and `adversarial-small`. With `--variants=N` each query also runs under N random genomes: a query that differs
 //! comes with the SET statements that it takes. Exit code 1 where answers differ.

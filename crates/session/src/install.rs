@@ -16,7 +16,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use kelpie_datafusion::clock::{timed, timed_future};
 use kelpie_datafusion::{
     CorrectionsRule, CsvRanges, JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule,
-    keep_volatile_filters,
+    WindowFilters, keep_volatile_filters,
 };
 use kelpie_engine::{Engine, Phase};
 
@@ -97,6 +97,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
         .with_analyzer_rule(Arc::new(SubqueryValues))
         .with_analyzer_rule(Arc::new(SplitOrders))
         .with_analyzer_rule(Arc::new(CorrectionsRule))
+        .with_analyzer_rule(Arc::new(WindowFilters))
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
         .with_physical_optimizer_rule(Arc::new(WholeWrites))
         .with_query_planner(Arc::new(KelpiePlanner { inner, kept: KeptPlans::default() }))

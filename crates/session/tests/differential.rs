@@ -41,10 +41,19 @@ fn piece(
 
 /// So many queries over the one table of a seed, in pieces of a tenth.
 fn single(queries: usize, seed: u64, settings: &[(&'static str, &'static str)]) -> Vec<Piece> {
+    tenths(Generator::Single, queries, seed, settings)
+}
+
+fn tenths(
+    generator: Generator,
+    queries: usize,
+    seed: u64,
+    settings: &[(&'static str, &'static str)],
+) -> Vec<Piece> {
     let size = queries / 10;
     let tenth = |part: usize| {
         let numbers = part * size..(part + 1) * size;
-        piece(Generator::Single, seed, numbers, settings, seed.is_multiple_of(2) == (part < 5))
+        piece(generator, seed, numbers, settings, seed.is_multiple_of(2) == (part < 5))
     };
     (0..10).map(tenth).collect()
 }
@@ -96,6 +105,19 @@ async fn one_table_on_the_interpreter() {
     pieces.extend(single(100, 4, &[SIMT, PIPELINED]));
     pieces.extend(single(20, 7, &[SIMT, ("kelpie.dictionaries", "off")]));
     single_agree("one table on the interpreter", pieces, 12).await;
+}
+
+/// Window functions over every kind of frame.
+#[tokio::test(flavor = "multi_thread")]
+async fn windows() {
+    let mut pieces = tenths(Generator::Windows, 200, 1, &[CPU]);
+    pieces.extend((2..6).flat_map(|seed| tenths(Generator::Windows, 200, seed, &[CPU])));
+    pieces.extend(tenths(Generator::Windows, 100, 6, &[CPU, ("kelpie.micro_model", "operator_at_a_time")]));
+    pieces.extend(tenths(Generator::Windows, 40, 7, &[SIMT, ("kelpie.simt_lanes", "8")]));
+    let report = agree("windows", pieces, 14).await;
+    if is_whole() {
+        assert!(report.compiled_percent() >= 90.0, "too few queries are compiled as a whole: {report}");
+    }
 }
 
 /// Joins, subqueries and set operations.

@@ -163,10 +163,13 @@ impl Context<'_> {
         self.row.current = self.row.layers.len() - 1;
     }
 
-    /// Takes the last layer off again. Its columns must have been asked for in blocks that are closed.
+    /// Takes the last layer off again.
     pub fn pop_layer(&mut self) {
         self.row.layers.pop();
         self.row.ranges.borrow_mut().clear();
+        // The next layer there has other columns.
+        let layers = self.row.layers.len();
+        self.row.scopes.iter_mut().for_each(|scope| scope.retain(|(layer, ..)| *layer < layers));
         self.row.current = self.row.layers.len().saturating_sub(1);
     }
 

@@ -11,6 +11,17 @@
 //! - A sink declares its state when it is planned, emits what precedes the loop (`begin`), what happens to a row
 //!   (`row`) and what follows the loop (`end`). `begin` and `end` stand at uniform control flow.
 
+/// What people are told of operators that are called the same in any case.
+macro_rules! displayed {
+    ($type:ty = $text:literal) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str($text)
+            }
+        }
+    };
+}
+
 pub mod aggregate;
 pub(crate) mod block_refill;
 pub(crate) mod count;
@@ -35,6 +46,7 @@ pub(crate) mod step_forms;
 pub(crate) mod text_runs;
 pub(crate) mod texts;
 pub(crate) mod walk;
+pub(crate) mod window;
 
 use kelpie_kir::builder::V;
 

@@ -39,6 +39,7 @@ fn expressions(plan: &Plan) -> Result<(), Unsupported> {
             keys.iter().chain(arguments).try_for_each(lowers)
         }
         Plan::Ranked(ranked) => ranked.exprs().try_for_each(lowers),
+        Plan::Window(window) => window.exprs().try_for_each(lowers),
         Plan::GroupingSets(sets) => sets.exprs().try_for_each(lowers),
         Plan::Join(join) => {
             let keys = join.keys.iter().flat_map(|(build, probe)| [build, probe]);

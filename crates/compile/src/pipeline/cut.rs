@@ -17,6 +17,7 @@ mod sets;
 mod strides;
 mod uses;
 mod values;
+mod window;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -378,6 +379,7 @@ impl Cut<'_> {
             }
             Plan::GroupingSets(sets) => self.grouping_sets(sets),
             Plan::Ranked(ranked) => self.ranked(ranked),
+            Plan::Window(window) => self.window(window),
             Plan::Join(join) => self.join(join),
             Plan::Union { inputs, .. } => self.union(inputs),
             Plan::Scalars { .. } => Err(Unsupported("a scalar subquery without its value".into())),

@@ -73,7 +73,9 @@ pub struct Program {
 impl Program {
     /// The sort on top, where there is one that is not left to the host.
     pub fn sorting(&self) -> Option<&Sorting> {
-        self.pipelines.last().and_then(|pipeline| pipeline.variant.sorting())
+        // Rows of an inner sort may go to the result too.
+        let sorting = self.pipelines.last().and_then(|pipeline| pipeline.variant.sorting());
+        sorting.filter(|sorting| sorting.class.is_some())
     }
 }
 

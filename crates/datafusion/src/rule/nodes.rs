@@ -50,6 +50,7 @@ pub(super) fn is_worth(plan: &Plan) -> bool {
         | Plan::Aggregate { .. }
         | Plan::GroupingSets(_)
         | Plan::Ranked(_)
+        | Plan::Window(_)
         | Plan::Join(_)
         | Plan::Sort { .. } => true,
     }

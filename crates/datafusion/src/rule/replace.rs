@@ -144,6 +144,7 @@ fn reduces(plan: &Plan) -> bool {
         Plan::Aggregate { .. }
         | Plan::GroupingSets(_)
         | Plan::Ranked(_)
+        | Plan::Window(_)
         | Plan::Join(_)
         | Plan::Sort { fetch: Some(_), .. } => true,
         Plan::Scan(_) => false,

@@ -52,7 +52,7 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Op
     let mut position = group.expr().len() + usize::from(has_sets(first));
     for (i, call) in first.aggr_expr().iter().enumerate() {
         let filter = first.filter_expr().get(i).and_then(Option::as_ref);
-        let translated = one(translator, first.input(), call, filter);
+        let translated = one(translator, (first.input(), "AggregateExec"), call, filter);
         // A partial step's columns are what the function accumulates.
         let count = match node.mode() {
             Partial => call.state_fields().map_or(1, |fields| fields.len()),
@@ -166,14 +166,15 @@ fn partial(node: &AggregateExec) -> Option<&AggregateExec> {
     }
 }
 
-fn one(
+/// An aggregate over the rows of the node below an operator, whose name it is for people.
+pub(super) fn one(
     translator: &mut Translator,
-    below: &Node,
+    (below, operator): (&Node, &str),
     call: &AggregateFunctionExpr,
     filter: Option<&Arc<dyn PhysicalExpr>>,
 ) -> Option<(AggregateFunction, Option<Expr>)> {
     let refuse = |translator: &mut Translator, why: &str| {
-        translator.refuse(&format!("AggregateExec: {}: {why}", call.name()))
+        translator.refuse(&format!("{operator}: {}: {why}", call.name()))
     };
     let Some(function) = function(call.fun()) else {
         return refuse(translator, &unknown(call.fun()));
@@ -193,7 +194,7 @@ fn one(
         return Some((function, None));
     }
     let schema = below.schema();
-    let mut exprs = translator.exprs_over(Below::Node(below), &schema, "AggregateExec");
+    let mut exprs = translator.exprs_over(Below::Node(below), &schema, operator);
     let argument = match counts_rows {
         true => Some(Expr::literal(Literal::Boolean(true), DataType::Boolean)),
         false => exprs.expr(argument),
@@ -238,6 +239,11 @@ fn function(udf: &AggregateUDF) -> Option<AggregateFunction> {
         (bit_and_or_xor::bit_xor_udaf(), BitXor),
     ];
     bits.into_iter().find(|(known, _)| **known == *udf).map(|(_, function)| function)
+}
+
+/// Whether a function is one of those that are compiled, all of which skip NULL.
+pub(crate) fn skips_nulls(udf: &AggregateUDF) -> bool {
+    function(udf).is_some()
 }
 
 /// Why a function is not compiled.

@@ -6,7 +6,7 @@
 //! keys is asked for, it is an aggregation, and where everything is one partition, the first row of a sort (of an input without
 //! rows that has none, while an aggregation without keys has one). In what stands above, the number is the constant 1.
 //!
-//! Windows whose numbers are asked for otherwise stay DataFusion's.
+//! Windows whose numbers are asked for otherwise are windows (`window`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -196,7 +196,7 @@ fn window_below(node: &Node) -> Option<(&Node, Vec<&ProjectionExec>)> {
 }
 
 /// The input and the expressions of a window.
-fn window_of(node: &Node) -> Option<(&Node, &[Arc<dyn WindowExpr>])> {
+pub(super) fn window_of(node: &Node) -> Option<(&Node, &[Arc<dyn WindowExpr>])> {
     if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
         Some((window.input(), window.window_expr()))
     } else {

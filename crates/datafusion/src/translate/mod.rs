@@ -16,6 +16,7 @@ mod prune;
 mod scan;
 mod translated;
 mod translator;
+mod window;
 
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use kelpie_compile::plan::Plan;
 use kelpie_engine::Engine;
 
+pub(crate) use self::aggregate::skips_nulls;
 use self::derive::{Below, Deriver};
 use self::expr::ExprTranslator;
 use self::first_row::FirstRows;
@@ -142,6 +144,8 @@ impl Translator {
         } else if let Some(limit) = node.downcast_ref::<LocalLimitExec>() {
             let plan = self.plan(limit.input());
             self.stopped(plan, node, Some(limit.fetch()))
+        } else if let Some(plan) = window::window(self, node) {
+            self.stopped(plan, node, node.fetch())
         } else if let Some(plan) = join::join(self, node) {
             self.stopped(plan, node, node.fetch())
         } else if let Some(union) = node.downcast_ref::<UnionExec>() {

@@ -101,6 +101,7 @@ fn raised(plan: &Plan) -> Option<(Plan, Vec<SortKey>)> {
         | Plan::Aggregate { .. }
         | Plan::GroupingSets(_)
         | Plan::Ranked(_)
+        | Plan::Window(_)
         | Plan::Union { .. } => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kelpie_compile::expr::{Expr, ExprKind, columns_read, substitute};
-use kelpie_compile::plan::{GroupingSets, Join, JoinKind, Plan, Ranked, Scan, SortKey};
+use kelpie_compile::plan::{GroupingSets, Join, JoinKind, Plan, Ranked, Scan, SortKey, Window};
 
 /// The plan with the same columns, whose scans have those columns only that are read.
 pub(super) fn pruned(plan: &Plan) -> Plan {
@@ -75,6 +75,15 @@ fn prune(plan: &Plan, needed: &BTreeSet<usize>) -> (Plan, Kept) {
             let plan = Plan::Ranked(Box::new(ranked));
             let kept = all(&plan).into_iter().collect();
             (plan, kept)
+        }
+        Plan::Window(window) => {
+            let width = window.input.fields().len();
+            let passed: BTreeSet<usize> = needed.iter().copied().filter(|column| *column < width).collect();
+            let (input, below) = prune(&window.input, &(&passed | &columns_of_all(window.exprs())));
+            let mut window = Window { input, ..window.as_ref().clone() };
+            window.exprs_mut().for_each(|expr| *expr = moved(expr, &below));
+            let functions = width..width + window.functions.len();
+            (Plan::Window(Box::new(window)), below.into_iter().chain(functions).collect())
         }
         Plan::Join(join) => prune_join(join, needed),
         Plan::Union { inputs, fields } => {

@@ -10,7 +10,7 @@ use super::adversarial::fuzz_adversarial;
 use super::check::{Settings, side_by_side};
 use super::reference::fuzz_reference;
 use super::relational::fuzz_relational;
-use super::{Conditions, FuzzReport, Observer, fuzz_single};
+use super::{Conditions, FuzzReport, Observer, QueryGenerator, fuzz_single};
 
 /// How many rows the tables of generated queries have, and how many a query may see on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Scale {
 pub enum Generator {
     /// Over one table with a column of every type: its expressions are the richest.
     Single,
+    /// Over the same table, with window functions.
+    Windows,
     /// With joins, subqueries and set operations over random tables.
     Relational(Scale),
     /// With extremes, expressions that fail, and expressions as keys of everything.
@@ -39,6 +41,7 @@ impl Generator {
     pub fn of_name(name: &str) -> Option<Generator> {
         Some(match name {
             "single" => Generator::Single,
+            "windows" => Generator::Windows,
             "relational" => Generator::Relational(Scale::Normal),
             "relational-small" => Generator::Relational(Scale::Small),
             "adversarial" => Generator::Adversarial(Scale::Normal),
@@ -51,7 +54,7 @@ impl Generator {
     /// How many queries share the tables of a seed.
     pub fn queries_a_seed(self) -> usize {
         match self {
-            Generator::Single => 200,
+            Generator::Single | Generator::Windows => 200,
             _ => super::QUERIES_A_SEED,
         }
     }
@@ -66,7 +69,12 @@ impl Generator {
         observer: &Observer<'_>,
     ) -> Result<FuzzReport> {
         match self {
-            Generator::Single => fuzz_single(seed, numbers, conditions, engine, observer).await,
+            Generator::Single => {
+                fuzz_single(QueryGenerator::query, (seed, numbers), conditions, engine, observer).await
+            }
+            Generator::Windows => {
+                fuzz_single(QueryGenerator::window_query, (seed, numbers), conditions, engine, observer).await
+            }
             Generator::Relational(scale) => {
                 fuzz_relational(seed, numbers, scale, conditions, engine, observer).await
             }

@@ -1,6 +1,6 @@
 //! Generated queries that Kelpie and plain DataFusion must answer alike.
 //!
-//! Everything follows from a seed. A [`Generator`] makes queries over one table with a column of every type (`data`, `queries`), over
+//! Everything follows from a seed. A [`Generator`] makes queries over one table with a column of every type (`data`, `queries`; `windows`), over
 //! random tables (`relational`), such as look for trouble (`adversarial`), or such as have SQL's answers beside them (`reference`, which
 //! compares with no DataFusion); [`fuzz`] runs them. [`Check`] runs statements written by
 //! hand. [`compare`] runs a query on both and compares the answers as multisets, in order where the query orders all of its columns.
@@ -17,6 +17,7 @@ mod relational;
 mod report;
 mod thrift_integers;
 mod variants;
+mod windows;
 
 use std::sync::Arc;
 
@@ -140,8 +141,8 @@ fn ordering_sessions<'a>(
 
 /// Runs generated queries over one table on both: those of the given numbers.
 async fn fuzz_single(
-    seed: u64,
-    numbers: std::ops::Range<usize>,
+    next: fn(&mut QueryGenerator) -> Generated,
+    (seed, numbers): (u64, std::ops::Range<usize>),
     conditions: Conditions<'_>,
     engine: &Arc<Engine>,
     observer: &Observer<'_>,
@@ -150,7 +151,7 @@ async fn fuzz_single(
     let mut generator = QueryGenerator::new(seed);
     let mut report = FuzzReport::default();
     for number in 0..numbers.end {
-        let query = generator.query();
+        let query = next(&mut generator);
         if number < numbers.start {
             continue;
         }

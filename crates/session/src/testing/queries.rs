@@ -49,20 +49,20 @@ impl QueryGenerator {
         }
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         self.rng.usize(0..n)
     }
 
-    fn one(&mut self, words: &[&str]) -> String {
+    pub(super) fn one(&mut self, words: &[&str]) -> String {
         let index = self.below(words.len());
         words[index].into()
     }
 
-    fn table(&mut self) -> String {
+    pub(super) fn table(&mut self) -> String {
         self.one(&["t", "t", "t", "t", "t", "t", "one", "none"])
     }
 
-    fn filter(&mut self) -> String {
+    pub(super) fn filter(&mut self) -> String {
         match self.below(3) {
             0 => String::new(),
             _ => format!(" WHERE {}", self.bool(2)),

@@ -14,17 +14,6 @@
 //! DISTINCT have sets of their values (`keys/distinct_sets`). The folders use each other in one direction: `functions` <- `keys` <-
 //! `local` <- `tables` <- `parts`, `ordered` <- `operator`, which the files beside it plan, fill and read.
 
-/// What people are told of operators that are called the same in any case.
-macro_rules! displayed {
-    ($type:ty = $text:literal) => {
-        impl std::fmt::Display for $type {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str($text)
-            }
-        }
-    };
-}
-
 mod adder;
 mod block_loop;
 mod functions;
@@ -46,7 +35,9 @@ mod testing;
 
 pub(in crate::operator) use self::block_loop::{clear, for_each};
 pub(in crate::operator) use self::functions::word_pointer;
-pub(crate) use self::functions::{counts_once, why_not_rollup};
+pub(crate) use self::functions::{
+    CellOp, Cells, ContributionForm, combine, counts_once, parts_of, why_not_rollup, words_of,
+};
 pub(crate) use self::keys::{Input, KnownKeys, TableChoices, are_stored_beside, key_values};
 pub(crate) use self::local::fits_in_slices;
 pub use self::operator::AggregateOperator;

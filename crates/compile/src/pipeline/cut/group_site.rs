@@ -55,6 +55,7 @@ impl Cut<'_> {
 
 /// How many operators of a plan make groups.
 pub(super) fn group_operators(plan: &Plan) -> usize {
-    let own = matches!(plan, Plan::Aggregate { .. } | Plan::GroupingSets(_) | Plan::Ranked(_));
+    let own =
+        matches!(plan, Plan::Aggregate { .. } | Plan::GroupingSets(_) | Plan::Ranked(_) | Plan::Window(_));
     usize::from(own) + plan.inputs().into_iter().map(group_operators).sum::<usize>()
 }

@@ -40,6 +40,10 @@ impl Uses {
                 let in_order = ranked.keeps_order();
                 Uses { in_order, ..Uses::groups(&ranked.keys) }.walk(&ranked.input, found);
             }
+            Plan::Window(window) => {
+                let in_order = window.keys.is_empty();
+                Uses { in_order, ..Uses::default() }.walk(&window.input, found);
+            }
             Plan::Join(join) => {
                 let probe = self.of_probe(join);
                 let build = Uses { in_order: self.in_order, ..Uses::default() };

@@ -49,7 +49,7 @@ fn keys_text<'a>(keys: &'a [Expr], names: impl Iterator<Item = &'a str>, scope: 
 }
 
 /// `as name: Type`, as far as it does not follow from what gives these.
-fn said_of(field: &Field, usual: &Gives) -> String {
+pub(super) fn said_of(field: &Field, usual: &Gives) -> String {
     let typed = (Gives::of_field(field) != *usual)
         .then(|| format!(": {}", field_type_text(&field.data_type, field.nullable)));
     let named =
@@ -71,7 +71,7 @@ fn aggregates_text(aggregates: &[Aggregate], scope: &Scope) -> Option<String> {
     (!items.is_empty()).then(|| items.join(", "))
 }
 
-fn clauses(operator: &str, clauses: impl IntoIterator<Item = Option<String>>) -> String {
+pub(super) fn clauses(operator: &str, clauses: impl IntoIterator<Item = Option<String>>) -> String {
     let clauses: Vec<String> = clauses.into_iter().flatten().collect();
     format!("{operator} {}", clauses.join("; ")).trim_end().to_string()
 }
@@ -175,7 +175,7 @@ impl Tokens {
     }
 
     /// `as name: Type` behind what gives something.
-    fn said(&mut self, usual: Gives) -> Result<Field> {
+    pub(super) fn said(&mut self, usual: Gives) -> Result<Field> {
         let name = if self.accept_word("as") { self.name("the name of a column")? } else { String::new() };
         let Gives { data_type, nullable } = match self.accept(":") {
             true => Gives { data_type: self.data_type()?, nullable: self.accept("?") },

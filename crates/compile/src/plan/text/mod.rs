@@ -27,6 +27,7 @@ mod plan_printer;
 mod scope;
 mod tokens;
 mod values;
+mod windows;
 mod words;
 
 pub use self::plan_printer::print;

@@ -92,6 +92,7 @@ impl Reader<'_> {
             "aggregate" => tokens.aggregation(only(tokens, inputs)?),
             "grouping_sets" => tokens.grouping_sets(only(tokens, inputs)?),
             "ranked" => tokens.ranked(only(tokens, inputs)?),
+            "window" => tokens.window(only(tokens, inputs)?),
             "join" => join(tokens, inputs),
             "union" => union(tokens, inputs),
             "scalars" => scalars(tokens, inputs),

@@ -5,6 +5,7 @@ use super::aggregates::{aggregation_text, named_list, ranked_text, sets_text};
 use super::expr_printer::{equality_text, expr_text};
 use super::operators::{field_text, fields_text, order_text};
 use super::scope::{BUILD, PROBE, Scope, name_text};
+use super::windows::window_text;
 use super::words;
 use crate::types::Field;
 
@@ -41,6 +42,7 @@ fn line(plan: &Plan) -> String {
         }
         Plan::GroupingSets(sets) => sets_text(sets, &scope_of(&sets.input)),
         Plan::Ranked(ranked) => ranked_text(ranked, &scope_of(&ranked.input)),
+        Plan::Window(window) => window_text(window, &scope_of(&window.input)),
         Plan::Join(join) => join_text(join),
         Plan::Union { inputs, fields } => {
             let is_usual = united(inputs) == *fields;

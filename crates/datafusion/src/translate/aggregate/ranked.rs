@@ -93,7 +93,7 @@ pub(super) fn aggregate(
                     .made(function, field)
             }
             (None, Some(field)) => {
-                one(translator, first.input(), call, filter).map(|(function, argument)| {
+                one(translator, (first.input(), "AggregateExec"), call, filter).map(|(function, argument)| {
                     Call::Plain(Aggregate { function, argument, distinct: call.is_distinct(), field })
                 })
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kelpie_compile::expr::{Expr, ExprKind, substitute};
-use kelpie_compile::plan::{GroupingSets, Join, JoinKind, Plan, Ranked, SortKey};
+use kelpie_compile::plan::{GroupingSets, Join, JoinKind, Plan, Ranked, SortKey, Window};
 use kelpie_compile::types::Field;
 
 use super::request::{REQUESTS, Request};
@@ -136,6 +136,18 @@ impl Adding<'_> {
                 let mut ranked = Ranked { input, ..*ranked };
                 ranked.exprs_mut().zip(exprs).for_each(|(expr, provided)| *expr = provided);
                 Plan::Ranked(Box::new(ranked))
+            }
+            Plan::Window(window) => {
+                let width = window.input.fields().len();
+                let own = window.fields();
+                let input = self.resolved(window.input.clone(), &Used::All)?;
+                let (input, exprs) = self.provided(input, window.exprs().cloned().collect())?;
+                let wider = input.fields().len();
+                let mut window = Window { input, ..*window };
+                window.exprs_mut().zip(exprs).for_each(|(expr, provided)| *expr = provided);
+                let functions = wider..wider + own.len() - width;
+                let kept: Vec<usize> = (0..width).chain(functions).collect();
+                project_columns(Plan::Window(Box::new(window)), &kept)?
             }
             Plan::Join(join) => self.resolved_join(*join)?,
             Plan::Union { inputs, fields } => {
@@ -352,6 +364,7 @@ impl Adding<'_> {
             | Plan::Aggregate { .. }
             | Plan::GroupingSets(_)
             | Plan::Ranked(_)
+            | Plan::Window(_)
             | Plan::Union { .. } => false,
         }
     }

@@ -13,7 +13,7 @@ use super::deviations::ExactMoments;
 use super::exact::{UpperBits, shift_for, upper_range};
 use super::extremes::OrderKey;
 use super::packing::counts_rows;
-use super::results::{MomentForm, Reading, ResultForm, SumCheck};
+use super::results::{MomentForm, ReadCell, Reading, ResultForm, SumCheck};
 use super::sparse::{is_sparse, update_cell};
 use crate::context::{Context, Lowered, Unsupported, register_of};
 use crate::expr::Expr;
@@ -329,6 +329,15 @@ impl Cells {
         Ok(parts)
     }
 
+    /// The aggregates' results; `read` gives a cell.
+    pub fn results_of(
+        &self,
+        cx: &mut Context<'_>,
+        read: &mut ReadCell<'_>,
+    ) -> Result<Vec<Lowered>, Unsupported> {
+        self.readings.iter().map(|reading| reading.result(cx, read)).collect()
+    }
+
     /// The aggregates' results; `words` gives the address (`ptr<u64>`) of a word of the group.
     pub fn results(
         &self,
@@ -340,7 +349,7 @@ impl Cells {
             let place = unpacked.get(cell).map_or(CellPlace::Whole(cell), |(_, place)| *place);
             self.read(cx, place, &mut words)
         };
-        self.readings.iter().map(|reading| reading.result(cx, &mut read)).collect()
+        self.results_of(cx, &mut read)
     }
 }
 

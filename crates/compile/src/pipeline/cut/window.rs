@@ -1,0 +1,138 @@
+//! Windows: rows are stored and sorted, told apart in passes over them, and delivered with the values of the functions.
+
+use std::sync::Arc;
+
+use super::{Cut, Open, OpenRows};
+use crate::context::Unsupported;
+use crate::expr::{Expr, ExprKind};
+use crate::lower::columns_of;
+use crate::operator::sort::words::{WordKey, Words};
+use crate::operator::sort::{NumberedRows, SortOperator, SortedRows};
+use crate::operator::window::{
+    PartitionCells, RunEnds, RunPlaces, StoredWindow, TreeLevel, TreeNodes, WindowOperator, WindowRows,
+};
+use crate::plan::{SortKey, Window, WindowCall, WindowFunction};
+use crate::program::Purpose;
+use crate::types::{DataType, Literal};
+
+impl Cut<'_> {
+    pub(super) fn window(&mut self, window: &Window) -> Result<OpenRows, Unsupported> {
+        if !window.keys.is_empty() {
+            return self.window_rows(window);
+        }
+        // Rows whose places are counted before they are written keep their order, and whoever sorts them by nothing leaves them in it.
+        let counts = self.counts;
+        self.counts = Some(self.counts_of_rows());
+        let rows = self.window_rows(window);
+        self.counts = counts;
+        rows
+    }
+
+    fn window_rows(&mut self, window: &Window) -> Result<OpenRows, Unsupported> {
+        let rows = self.open(&window.input)?;
+        self.begin_groups();
+        let mut stored = Stored::of(&rows, window.input.fields().len());
+        let keys: Vec<SortKey> = window.keys.iter().map(|key| stored.key(key)).collect();
+        let functions: Vec<WindowFunction> =
+            window.functions.iter().map(|function| stored.function(function)).collect();
+        let word_keys = stored.words(&keys, &functions);
+        let infos = columns_of(&stored.exprs, &rows.columns);
+        let (bound, size) = (rows.bound(), self.sort_size(&rows));
+        let words = Words::plan(&word_keys, &infos)?;
+        let form = self.sort_form(&self.groups.to_string())?;
+        let states = self.states.of(Purpose::Store);
+        let sort = SortOperator::plan_ranked(words, false, &infos, size, states)?;
+        let sort = Arc::new(sort.with_form(form));
+        let width = stored.width;
+        let stored_window =
+            StoredWindow { sort: Arc::clone(&sort), width, bound, keys: &keys, functions: &functions };
+        let operator = Arc::new(WindowOperator::plan(&stored_window, states)?);
+
+        let ordered = || NumberedRows::new(SortedRows(Arc::clone(&sort)), bound);
+        let first = self.sorted(rows, &stored.exprs, &sort, Open::new(ordered(), bound));
+        let mut sorting = first.sorted.clone();
+        if operator.has_passes() {
+            self.close(vec![first], Arc::new(RunEnds(Arc::clone(&operator))));
+            sorting = None;
+        }
+        if operator.has_numbers() {
+            self.close(vec![Open::new(ordered(), bound)], Arc::new(RunPlaces(Arc::clone(&operator))));
+        }
+        for level in 1..=operator.levels() {
+            let window = || Arc::clone(&operator);
+            let nodes = Open::new(TreeLevel { window: window(), level }, bound);
+            self.close(vec![nodes], Arc::new(TreeNodes { window: window(), level }));
+        }
+        if operator.has_partition_cells() {
+            self.close(vec![Open::new(ordered(), bound)], Arc::new(PartitionCells(Arc::clone(&operator))));
+        }
+        let source = WindowRows(operator);
+        let columns = crate::operator::roles::Source::columns(&source);
+        let open = Open { sorted: sorting, ..Open::new(source, bound) };
+        self.end_operator(OpenRows::new(vec![open], columns))
+    }
+}
+
+/// What is stored of a row: the input's columns, then keys and arguments that are none of them.
+struct Stored {
+    exprs: Vec<Expr>,
+    width: usize,
+}
+
+impl Stored {
+    fn of(rows: &OpenRows, width: usize) -> Stored {
+        let column = |(place, info): (usize, &crate::layout::ColumnInfo)| {
+            Expr::column(place, info.data_type.clone(), info.nullable)
+        };
+        Stored { exprs: rows.columns.iter().enumerate().map(column).take(width).collect(), width }
+    }
+
+    /// The stored column that an expression is.
+    fn column(&mut self, expr: &Expr) -> Expr {
+        let place = match expr.kind {
+            ExprKind::Column(place) => place,
+            _ => {
+                let known = self.exprs.iter().position(|known| known == expr);
+                known.unwrap_or_else(|| {
+                    self.exprs.push(expr.clone());
+                    self.exprs.len() - 1
+                })
+            }
+        };
+        Expr::column(place, expr.data_type.clone(), expr.nullable)
+    }
+
+    fn key(&mut self, key: &SortKey) -> SortKey {
+        SortKey { expr: self.column(&key.expr), ..key.clone() }
+    }
+
+    fn function(&mut self, function: &WindowFunction) -> WindowFunction {
+        let mut function = function.clone();
+        match &mut function.call {
+            WindowCall::Shifted { argument, .. }
+            | WindowCall::At { argument, .. }
+            | WindowCall::Aggregate { argument: Some(argument), .. } => *argument = self.column(argument),
+            _ => {}
+        }
+        function
+    }
+
+    /// What rows are sorted by. Without keys it is a constant, by which they stay as they are.
+    fn words(&mut self, keys: &[SortKey], functions: &[WindowFunction]) -> Vec<WordKey> {
+        if keys.is_empty() {
+            let constant = Expr::literal(Literal::Int(0), DataType::Int64);
+            self.exprs.push(constant);
+            let column = self.exprs.len() - 1;
+            return vec![WordKey { column, descending: false, nulls_first: false, is_group: false }];
+        }
+        let partitions = functions.iter().map(|function| function.partition).max().unwrap_or(0);
+        let word = |(place, key): (usize, &SortKey)| match key.expr.kind {
+            ExprKind::Column(column) => {
+                let &SortKey { descending, nulls_first, .. } = key;
+                Some(WordKey { column, descending, nulls_first, is_group: place < partitions })
+            }
+            _ => None,
+        };
+        keys.iter().enumerate().filter_map(word).collect()
+    }
+}
