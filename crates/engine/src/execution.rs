@@ -189,7 +189,7 @@ impl Execution<'_> {
             return stage::run(prepared, plan, setting, &mut self.metrics, out);
         };
         let is_complete = prepared.program.sorting().map(|sorting| sorting.is_exact);
-        if is_complete == Some(true) {
+        if prepared.program.is_in_order || is_complete == Some(true) {
             return stage::run(prepared, plan, setting, &mut self.metrics, out);
         }
         let schema = result::arrow_schema(&plan.fields());

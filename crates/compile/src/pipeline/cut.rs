@@ -53,6 +53,8 @@ pub(crate) struct Pipelines {
     /// In the order in which they run.
     pub pipelines: Vec<Pipeline>,
     pub output: OutputLayout,
+    /// The rows of the result come in the order that the plan asks for without being sorted.
+    pub is_in_order: bool,
 }
 
 /// Cuts a plan.
@@ -83,12 +85,20 @@ pub(crate) fn pipelines(
     if cut.count_places()? == CountPlaces::On {
         cut.counts = Some(cut.counts_of_rows());
     }
+    let mut is_in_order = false;
     let output = match plan {
         Plan::Sort { input, keys, fetch } => {
             let rows = cut.open(input)?;
-            match cut.sort_place(keys, rows.bound())? {
-                SortPlace::Device => cut.sort(plan, (keys, *fetch), rows)?,
-                SortPlace::Host => cut.output(plan, None, rows)?,
+            let counted = rows.in_order(keys).filter(|_| fetch.is_none());
+            match counted {
+                Some(counted) => {
+                    is_in_order = true;
+                    cut.ordered_output(plan, counted, rows)?
+                }
+                None => match cut.sort_place(keys, rows.bound())? {
+                    SortPlace::Device => cut.sort(plan, (keys, *fetch), rows)?,
+                    SortPlace::Host => cut.output(plan, None, rows)?,
+                },
             }
         }
         Plan::Limit { input, skip, fetch } => {
@@ -101,7 +111,7 @@ pub(crate) fn pipelines(
             cut.output(plan, None, rows)?
         }
     };
-    Ok(Pipelines { states: cut.states, pipelines: cut.done, output })
+    Ok(Pipelines { states: cut.states, pipelines: cut.done, output, is_in_order })
 }
 
 struct Cut<'a> {
@@ -150,6 +160,22 @@ impl Cut<'_> {
             None => OutputOperator::plan(&fields, &infos, (bound, self.shape), states)?,
             Some(limit) => OutputOperator::plan_limited(&fields, &infos, bound, limit, states)?,
         };
+        let layout = output.layout();
+        self.close(rows.branches, Arc::new(output));
+        Ok(layout)
+    }
+
+    /// Ends the plan's rows, which come in its order, in the result; `counted`: the state that counts them.
+    fn ordered_output(
+        &mut self,
+        plan: &Plan,
+        counted: usize,
+        rows: OpenRows,
+    ) -> Result<OutputLayout, Unsupported> {
+        let (fields, bound) = (plan.fields(), rows.bound());
+        let infos = self.of_result(rows.columns.clone());
+        let states = self.states.of(Purpose::Output);
+        let output = OutputOperator::plan_ordered(&fields, &infos, bound, counted, states)?;
         let layout = output.layout();
         self.close(rows.branches, Arc::new(output));
         Ok(layout)

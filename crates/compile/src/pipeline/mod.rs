@@ -129,7 +129,7 @@ pub fn plan_with(
     crate::check::check(plan)?;
     let chooser = Chooser::new(choices.forced);
     let shape = &LaunchShape::new(target, &choices.shape).map_err(Unsupported)?;
-    let cut::Pipelines { states, pipelines: planned, output } =
+    let cut::Pipelines { states, pipelines: planned, output, is_in_order } =
         cut::pipelines(plan, scans, shape, (choices, &chooser))?;
     let mut states = states;
     let memory = memory::plan(&planned, shape, &mut states);
@@ -148,7 +148,8 @@ pub fn plan_with(
     let pipelines = recipe.compile(&chooser, choices.rotation)?;
     let init = init::choose(&pipelines, &states, shape, &chooser)?;
     let genome = chooser.into_genome();
-    let program = Program { pipelines, states: states.states, classes: states.classes, init, output, genome };
+    let (states, classes) = (states.states, states.classes);
+    let program = Program { pipelines, states, classes, init, output, is_in_order, genome };
     Ok(Compilation { program, recipe })
 }
 

@@ -66,11 +66,18 @@ pub struct Program {
     pub init: InitStates,
     /// Where the result lies.
     pub output: OutputLayout,
+    /// The rows of the result come in the order of the sort on top, though nobody sorts them.
+    pub is_in_order: bool,
     /// The variants that were chosen.
     pub genome: Genome,
 }
 
 impl Program {
+    /// Whether the rows of the result have places, by their order.
+    pub fn is_ordered(&self) -> bool {
+        self.is_in_order || self.sorting().is_some()
+    }
+
     /// The sort on top, where there is one that is not left to the host.
     pub fn sorting(&self) -> Option<&Sorting> {
         // Rows of an inner sort may go to the result too.

@@ -23,7 +23,7 @@ impl Run<'_> {
     /// Whether a chain's last pipeline appends to the result, in any order and without an end.
     pub(super) fn appends(&self, chain: &[CompiledPipeline]) -> bool {
         let program = &self.prepared.program;
-        let is_ordered = program.sorting().is_some();
+        let is_ordered = program.is_ordered();
         let delivers = chain.last().is_some_and(|last| last.produced == Some(program.output.count));
         delivers && !is_ordered && program.output.limit.is_none()
     }

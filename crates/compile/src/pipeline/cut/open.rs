@@ -13,6 +13,7 @@ use crate::operator::join::{BuildSideFilter, JoinOperator};
 use crate::operator::materialize::{Materialize, MaterializedRows};
 use crate::operator::project::Project;
 use crate::operator::roles::{Sink, Source, Step};
+use crate::plan::SortKey;
 use crate::program::{Prune, Sorting};
 use crate::shape::LaunchShape;
 use crate::table::rows::RowStore;
@@ -35,6 +36,8 @@ pub(super) struct Open {
     pub(super) skips: Vec<usize>,
     /// The sort that makes the order of the source.
     pub(super) sorted: Option<Sorting>,
+    /// The state that counts the source's rows, one `u64`, where these come in an order that somebody may ask for.
+    pub(super) in_order: Option<usize>,
     /// The share of its rows that is thought to have a match in the joins that have no runtime filter.
     pub(super) matched: f64,
 }
@@ -45,7 +48,8 @@ impl Open {
         let (before, cuts, steps) = (Vec::new(), Vec::new(), Vec::new());
         let (prunes, skips) = (Vec::new(), Vec::new());
         let (source, sorted, matched): (Arc<dyn Source>, _, _) = (Arc::new(source), None, 1.0);
-        Open { before, cuts, source, steps, bound, shared_out: None, prunes, skips, sorted, matched }
+        let (shared_out, in_order) = (None, None);
+        Open { before, cuts, source, steps, bound, shared_out, prunes, skips, sorted, in_order, matched }
     }
 
     /// As [`Open::new`], of a source whose rows the grid shares out among its threads.
@@ -85,10 +89,21 @@ impl Open {
     pub(super) fn take_parts(&mut self) -> Vec<(Open, Arc<dyn Sink>)> {
         let open = |part: ChainPart| -> (Open, Arc<dyn Sink>) {
             let ChainPart { source, steps, prunes, skips, rows, bound, shared_out, sorted } = part;
-            let before = Vec::new();
-            let cuts = Vec::new();
-            let open =
-                Open { before, cuts, source, steps, bound, shared_out, prunes, skips, sorted, matched: 1.0 };
+            let (before, cuts, in_order) = (Vec::new(), Vec::new(), None);
+            let matched = 1.0;
+            let open = Open {
+                before,
+                cuts,
+                source,
+                steps,
+                bound,
+                shared_out,
+                prunes,
+                skips,
+                sorted,
+                in_order,
+                matched,
+            };
             (open, Arc::new(Materialize(rows)))
         };
         std::mem::take(&mut self.before).into_iter().map(open).collect()
@@ -170,6 +185,12 @@ impl Open {
     pub(super) fn is_stored_whole(&self) -> bool {
         let passes = |step: &Arc<dyn Step>| step.projection().is_some_and(|exprs| !computes(exprs));
         (self.source.is_scan() || self.source.is_materialized()) && self.steps.iter().all(passes)
+    }
+
+    /// The state that counts its rows, where they are all of the source's, in the source's order.
+    pub(super) fn ordered_rows(&self) -> Option<usize> {
+        let passes = |step: &Arc<dyn Step>| step.projection().is_some();
+        self.in_order.filter(|_| self.before.is_empty() && self.steps.iter().all(passes))
     }
 
     /// Whether rows of a table come, of which filters alone drop some.
@@ -259,6 +280,14 @@ impl OpenRows {
         self.columns = columns_of(&exprs, &self.columns);
         self.properties = RowProperties { is_safe, ..self.properties.projected(&exprs) };
         self.push(Project(exprs));
+    }
+
+    /// The state that counts the rows, where they come in an order, all from one source.
+    pub(super) fn in_order(&self, keys: &[SortKey]) -> Option<usize> {
+        match self.branches.as_slice() {
+            [open] if self.properties.are_in_order(keys) => open.ordered_rows(),
+            _ => None,
+        }
     }
 
     pub(super) fn bound(&self) -> u64 {

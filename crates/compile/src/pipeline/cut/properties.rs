@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::dependence::Dependences;
 use crate::expr::{Expr, ExprKind};
 use crate::layout::{ColumnFacts, ColumnInfo};
-use crate::plan::{Join, JoinKind};
+use crate::plan::{Join, JoinKind, SortKey};
 
 /// Properties of rows.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +20,8 @@ pub(super) struct RowProperties {
     pub dependences: Dependences,
     /// Nothing that the rows are computed by may be an error, as far as that is asked.
     pub is_safe: bool,
+    /// The columns in whose order rows come, as far as their pipeline drops none and makes no more of them.
+    pub order: Vec<SortKey>,
 }
 
 impl RowProperties {
@@ -35,7 +37,7 @@ impl RowProperties {
         RowProperties {
             unique: unique.map(|(column, _)| BTreeSet::from([column])).collect(),
             dependences: Dependences::of_scan(columns, facts),
-            is_safe: false,
+            ..RowProperties::default()
         }
     }
 
@@ -52,6 +54,7 @@ impl RowProperties {
             unique: self.unique.iter().filter_map(|key| key.iter().map(place).collect()).collect(),
             dependences: self.dependences.projected(exprs),
             is_safe: self.is_safe,
+            order: self.order.iter().map_while(|key| projected_key(key, exprs)).collect(),
         }
     }
 
@@ -79,6 +82,17 @@ impl RowProperties {
         }
     }
 
+    /// Whether rows come in an order.
+    pub fn are_in_order(&self, keys: &[SortKey]) -> bool {
+        // Where there are no NULLs, nobody asks where they stand.
+        let is_same = |(own, key): (&SortKey, &SortKey)| {
+            own.expr.kind == key.expr.kind
+                && own.descending == key.descending
+                && (own.nulls_first == key.nulls_first || !own.expr.nullable)
+        };
+        !keys.is_empty() && keys.len() <= self.order.len() && self.order.iter().zip(keys).all(is_same)
+    }
+
     /// Whether no two rows agree in all of some expressions.
     pub fn are_unique(&self, exprs: &[Expr]) -> bool {
         let column = |expr: &Expr| match expr.kind {
@@ -88,4 +102,11 @@ impl RowProperties {
         let columns = self.dependences.closure(&exprs.iter().filter_map(column).collect());
         self.unique.iter().any(|key| key.is_subset(&columns))
     }
+}
+
+/// A key of an order as one of a projection's columns.
+fn projected_key(key: &SortKey, exprs: &[Expr]) -> Option<SortKey> {
+    let place = exprs.iter().position(|expr| expr.kind == key.expr.kind)?;
+    let expr = Expr::column(place, key.expr.data_type.clone(), key.expr.nullable);
+    Some(SortKey { expr, ..key.clone() })
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::properties::RowProperties;
 use super::{Cut, Open, OpenRows};
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
@@ -68,9 +69,18 @@ impl Cut<'_> {
         }
         let source = WindowRows(operator);
         let columns = crate::operator::roles::Source::columns(&source);
-        let open = Open { sorted: sorting, ..Open::new(source, bound) };
-        self.end_operator(OpenRows::new(vec![open], columns))
+        let open = Open { sorted: sorting, in_order: Some(sort.delivered()), ..Open::new(source, bound) };
+        // Of partitions the two zeros are one key, of orders two.
+        let is_told = |key: &SortKey| is_below(&key.expr, width) && !key.expr.data_type.is_float();
+        let order = keys.into_iter().take_while(is_told).collect();
+        let properties = RowProperties { order, ..RowProperties::default() };
+        self.end_operator(OpenRows { properties, ..OpenRows::new(vec![open], columns) })
     }
+}
+
+/// Whether an expression is one of so many first columns.
+fn is_below(expr: &Expr, width: usize) -> bool {
+    matches!(expr.kind, ExprKind::Column(column) if column < width)
 }
 
 /// What is stored of a row: the input's columns, then keys and arguments that are none of them.
