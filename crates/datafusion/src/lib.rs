@@ -35,11 +35,12 @@ mod types;
 mod volatile_filters;
 mod whole_files;
 mod whole_rows;
+mod zones;
 
 pub use any_year::AnyYear;
 pub use corrections::CorrectionsRule;
 pub use csv_ranges::CsvRanges;
-pub use decimals::check_decimals;
+pub use decimals::{check_computed_decimals, check_decimals};
 pub use exec::{
     CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine, panic_text,
 };
@@ -54,3 +55,4 @@ pub use rule::{KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompil
 pub use translate::{Translated, scanned, translate};
 pub use volatile_filters::keep_volatile_filters;
 pub use whole_files::whole_files;
+pub use zones::Zone;

@@ -182,6 +182,8 @@ pub(crate) async fn logical_plan(
     sql: &str,
 ) -> Result<LogicalPlan> {
     let corrects = KelpieOptions::of(state.config_options()).corrections;
+    let zoned = if corrects { with_zone(state, sql) } else { Cow::Borrowed(state) };
+    let state = zoned.as_ref();
     let with_columns = async |mut statement| {
         if corrects {
             write_out_merged_keys(state, &mut statement).await?;
@@ -205,6 +207,21 @@ pub(crate) async fn logical_plan(
     };
     SQLOptions::new().verify_plan(&plan)?;
     Ok(plan)
+}
+
+/// The state that a statement is planned by: one with a zone where it names times with one. Without a zone of the session, DataFusion takes
+/// these for local times.
+fn with_zone<'a>(state: &'a SessionState, sql: &str) -> Cow<'a, SessionState> {
+    let names_zone = || {
+        let sql = sql.to_ascii_lowercase();
+        sql.contains("timestamptz") || sql.contains("time zone")
+    };
+    if state.config_options().execution.time_zone.is_some() || !names_zone() {
+        return Cow::Borrowed(state);
+    }
+    let mut state = state.clone();
+    state.config_mut().options_mut().execution.time_zone = Some("+00:00".into());
+    Cow::Owned(state)
 }
 
 /// A generic plan to run; nothing where there is none, which is remembered.

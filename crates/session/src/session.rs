@@ -27,6 +27,7 @@ use crate::files::{self, Broken, LocalFiles, LocalTables};
 #[cfg(feature = "testing")]
 use crate::install::KelpiePlanner;
 use crate::install::{explaining, install};
+use crate::limits::with_limit;
 use crate::plan_cache::{GenericPlans, KeptStatements, Learning, Planned, Ready};
 use crate::planning::{Planning, logical_plan, parsed};
 use crate::running::{RunningQuery, Taking};
@@ -267,7 +268,7 @@ impl KelpieSession {
                     text: sql.to_string(),
                     is_custom: false,
                 };
-                let planned = caught(planning.on_its_stack(&clock)).await?;
+                let planned = caught(planning.on_its_stack(&clock)).await.map_err(with_limit)?;
                 again = planned.0.learning.as_ref().is_some_and(Learning::is_generic).then_some(planning);
                 planned
             }
