@@ -27,6 +27,7 @@ mod partitions;
 mod people;
 mod plan_cache;
 mod prepared;
+mod row_groups;
 mod rule;
 mod sorted_groups;
 mod sorting;
