@@ -21,6 +21,7 @@ use kelpie_engine::Phase;
 use crate::checked_files::check_external;
 use crate::copies::written_as_named;
 use crate::corrections::{correct, is_for_names, unique_names, without_underscores, write_out_merged_keys};
+use crate::files::check_setting;
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
 use crate::plan_cache::{
@@ -65,6 +66,7 @@ impl Planning {
             }
             plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
                 check_external(&plan)?;
+                check_settings(&plan)?;
                 if keeps_a_plan(&plan) {
                     self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
                 }
@@ -236,6 +238,19 @@ async fn planned_generically(
             learning.give_up();
             None
         }
+    }
+}
+
+/// An error names the first option that a statement gives a value that it cannot have.
+fn check_settings(plan: &LogicalPlan) -> Result<()> {
+    match plan {
+        LogicalPlan::Statement(LogicalStatement::SetVariable(set)) => {
+            check_setting(&set.variable, &set.value)
+        }
+        LogicalPlan::Ddl(DdlStatement::CreateExternalTable(table)) => {
+            table.options.iter().try_for_each(|(name, value)| check_setting(name, value))
+        }
+        _ => Ok(()),
     }
 }
 

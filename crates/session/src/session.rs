@@ -173,6 +173,7 @@ impl KelpieSession {
         // Times of INT96 are of any year; nanoseconds hold those from 1677 to 2262, and others wrap around.
         config.options_mut().set("datafusion.execution.parquet.coerce_int96", "us")?;
         for (name, value) in &options.settings {
+            files::check_setting(name, value)?;
             config.options_mut().set(name, value)?;
         }
         let builder = SessionStateBuilder::new().with_config(config).with_default_features();
@@ -231,6 +232,7 @@ impl KelpieSession {
 
     /// Sets an option, as `SET name = value` does.
     pub fn set(&self, name: &str, value: &str) -> Result<()> {
+        files::check_setting(name, value)?;
         let state = self.context.state_ref();
         let mut state = state.write();
         state.config_mut().options_mut().set(name, value)

@@ -12,6 +12,7 @@ mod damaged;
 mod derived;
 mod dictionaries;
 mod differential;
+mod external_tables;
 mod file_options;
 mod files;
 mod first_rows;
