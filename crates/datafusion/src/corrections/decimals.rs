@@ -2,7 +2,7 @@
 //!
 //! `ceil` and `floor` of DataFusion give the type of their argument, which need not hold the next whole number: they fail. A comparison
 //! makes both sides one decimal of 38 digits, into which a side need not fit: that fails too. Here a whole number has no digits behind the
-//! point, and sides that may not fit are compared as decimals of 76 digits, which hold any two of 38. Numbers that are written with a point
+//! point, and constants and integers that may not fit are compared as decimals of 76 digits, which hold any two of 38. Numbers that are written with a point
 //! are compared with decimals as they are written, and floats of rows as floats.
 
 use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
@@ -110,12 +110,15 @@ fn widen(operands: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
         common = (i16::from(precision) - i16::from(scale), i16::from(scale));
         kinds.push(kind(operand, schema)?);
     }
-    let is_mended = kinds.iter().any(|kind| match kind {
-        Operand::Digits(whole, _) => *whole > common.0,
-        Operand::Written(..) | Operand::Float => true,
+    // Casts of decimals of rows stay: their types have more room than most of their values need, and what does not fit is an error.
+    let is_beyond = kinds.iter().zip(operands.iter()).any(|(kind, operand)| match kind {
+        Operand::Digits(whole, _) => *whole > common.0 && !is_decimal_of_row(operand, schema),
+        Operand::Written(_, before, behind) => *before > common.0 || *behind > common.1,
+        Operand::Float => true,
         Operand::Computed => false,
     });
-    if !is_mended || kinds.iter().any(|kind| matches!(kind, Operand::Computed)) {
+    let is_written = kinds.iter().any(|kind| matches!(kind, Operand::Written(..)));
+    if !(is_beyond || is_written) || kinds.iter().any(|kind| matches!(kind, Operand::Computed)) {
         return Ok(false);
     }
     let as_floats = kinds.iter().any(|kind| matches!(kind, Operand::Float));
@@ -126,6 +129,9 @@ fn widen(operands: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
         }
     }
     let digits = (whole + fraction).max(1) as u8;
+    if digits > DECIMAL128_MAX_PRECISION && !is_beyond {
+        return Ok(false);
+    }
     let data_type = match digits {
         _ if as_floats => DataType::Float64,
         ..=DECIMAL128_MAX_PRECISION => DataType::Decimal128(digits, fraction as i8),
@@ -147,6 +153,13 @@ fn widen(operands: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Whether an operand is a decimal that is not the same in all rows.
+fn is_decimal_of_row(operand: &Expr, schema: &DFSchema) -> bool {
+    let inner = coerced(operand, schema).ok().flatten().unwrap_or(operand);
+    let is_decimal = inner.get_type(schema).is_ok_and(|data_type| data_type.is_decimal());
+    is_decimal && !matches!(inner, Expr::Literal(..))
 }
 
 /// What an operand was before it was made a decimal to be compared; nothing where a statement says that it is one.
