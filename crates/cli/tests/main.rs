@@ -13,5 +13,7 @@ mod experiments;
 mod full_disk;
 #[cfg(target_os = "linux")]
 mod interrupts;
+#[cfg(unix)]
+mod open_files;
 mod output;
 mod repository;

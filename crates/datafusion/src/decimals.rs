@@ -25,3 +25,24 @@ pub fn check_decimals(batch: &RecordBatch) -> Result<(), String> {
     }
     Ok(())
 }
+
+/// What is wrong in the first column of a result with a decimal that its type does not hold: arithmetic that stays within 128 bits does
+/// not look at digits, and what is shown of them is cut.
+pub fn check_computed_decimals(batch: &RecordBatch) -> Result<(), String> {
+    for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+        let checked = match field.data_type() {
+            // Results of fewer digits have a type with room for all that may come of the operands.
+            DataType::Decimal128(precision @ 38, _) => {
+                column.as_primitive::<Decimal128Type>().validate_decimal_precision(*precision)
+            }
+            DataType::Decimal256(precision @ 76, _) => {
+                column.as_primitive::<Decimal256Type>().validate_decimal_precision(*precision)
+            }
+            _ => continue,
+        };
+        checked.map_err(|error| {
+            format!("column {}: a value is beyond the digits of {}: {error}", field.name(), field.data_type())
+        })?;
+    }
+    Ok(())
+}

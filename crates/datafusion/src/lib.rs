@@ -36,11 +36,12 @@ mod volatile_filters;
 mod whole_files;
 mod whole_rows;
 mod window_filters;
+mod zones;
 
 pub use any_year::AnyYear;
 pub use corrections::CorrectionsRule;
 pub use csv_ranges::CsvRanges;
-pub use decimals::check_decimals;
+pub use decimals::{check_computed_decimals, check_decimals};
 pub use exec::{
     CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine, panic_text,
 };
@@ -56,3 +57,4 @@ pub use translate::{Translated, scanned, translate};
 pub use volatile_filters::keep_volatile_filters;
 pub use whole_files::whole_files;
 pub use window_filters::WindowFilters;
+pub use zones::Zone;

@@ -134,7 +134,8 @@ fn create_folder(folder: &Path) -> io::Result<()> {
 #[cfg(unix)]
 fn trouble(folder: &Path, may_be_for_all: bool) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
-    const WRITTEN_BY_OTHERS: u32 = 0o022;
+    const WRITTEN_BY_GROUP: u32 = 0o020;
+    const WRITTEN_BY_ALL: u32 = 0o002;
     const FOR_ALL: u32 = 0o1000;
     let metadata = fs::metadata(folder).ok().filter(fs::Metadata::is_dir)?;
     // What `/proc/self` is, is this process's; where there is none, nothing is known of owners.
@@ -142,12 +143,46 @@ fn trouble(folder: &Path, may_be_for_all: bool) -> Option<String> {
     if own.is_ok_and(|own| metadata.uid() != own && metadata.uid() != 0) {
         return Some(format!("{} is another user's, and is not used for caches", folder.display()));
     }
-    let is_open =
-        metadata.mode() & WRITTEN_BY_OTHERS != 0 && !(may_be_for_all && metadata.mode() & FOR_ALL != 0);
+    let mode = metadata.mode();
+    let by_group =
+        || mode & WRITTEN_BY_GROUP != 0 && !Accounts::of_system().is_private(metadata.gid(), metadata.uid());
+    let is_open = (mode & WRITTEN_BY_ALL != 0 || by_group()) && !(may_be_for_all && mode & FOR_ALL != 0);
     is_open.then(|| {
         let folder = folder.display();
         format!("other users may write {folder}, which is not used for caches then; `chmod go-w {folder}` changes that")
     })
+}
+
+/// Who there is on a machine, as `/etc/passwd` and `/etc/group` have it.
+#[cfg(unix)]
+struct Accounts {
+    users: String,
+    groups: String,
+}
+
+#[cfg(unix)]
+impl Accounts {
+    fn of_system() -> Accounts {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        Accounts { users: read("/etc/passwd"), groups: read("/etc/group") }
+    }
+
+    /// Whether a group is a user's private one: it has the user's name, and nobody else is in it. Systems with such groups let their
+    /// members write whatever a user makes (umask 002).
+    fn is_private(&self, group: u32, user: u32) -> bool {
+        let fields = |line: &'_ str| line.split(':').map(str::to_string).collect::<Vec<_>>();
+        let number = |field: Option<&String>| field.and_then(|field| field.parse::<u32>().ok());
+        let users: Vec<Vec<String>> = self.users.lines().map(fields).collect();
+        let mut named = users.iter().filter(|of| number(of.get(2)) == Some(user)).filter_map(|of| of.first());
+        let (Some(name), None) = (named.next(), named.next()) else { return false };
+        let others =
+            users.iter().any(|of| number(of.get(3)) == Some(group) && number(of.get(2)) != Some(user));
+        let mut groups = self.groups.lines().map(fields).filter(|of| number(of.get(2)) == Some(group));
+        let (Some(found), None) = (groups.next(), groups.next()) else { return false };
+        let members = found.get(3).map_or("", String::as_str).split(',').map(str::trim);
+        let only_own = members.filter(|member| !member.is_empty()).all(|member| member == name);
+        !others && only_own && found.first() == Some(name)
+    }
 }
 
 #[cfg(not(unix))]
@@ -245,7 +280,7 @@ mod tests {
         let cache = DiskCache::at(&folder);
         assert!(cache.problem().is_none() && cache.write("key", b"code"));
         assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
-        for mode in [0o777, 0o770, 0o707, 0o1777] {
+        for mode in [0o777, 0o772, 0o707, 0o1777] {
             set(&folder, mode);
             let problem = cache.problem().unwrap();
             assert!(problem.contains("cache") && problem.contains("chmod go-w"), "{problem}");
@@ -259,6 +294,24 @@ mod tests {
         assert!(cache.problem().is_some());
         set(outer.path(), 0o1777);
         assert_eq!(cache.problem(), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_group_of_one_user_is_private() {
+        let accounts = |members: &str, other: &str| Accounts {
+            users: format!("root:x:0:0::/root:/bin/sh\nana:x:1000:1000::/home/ana:/bin/sh\n{other}"),
+            groups: format!("root:x:0:\nana:x:1000:{members}\nstaff:x:50:ana\n"),
+        };
+        assert!(accounts("", "").is_private(1000, 1000));
+        assert!(accounts("ana", "ben:x:1001:1001::/:/bin/sh").is_private(1000, 1000));
+        assert!(!accounts("ben", "").is_private(1000, 1000));
+        assert!(!accounts("", "ben:x:1001:1000::/:/bin/sh").is_private(1000, 1000));
+        // Another's group, one of another name, and one that nobody knows.
+        assert!(!accounts("", "").is_private(0, 1000));
+        assert!(!accounts("", "").is_private(50, 1000));
+        assert!(!accounts("", "").is_private(77, 1000));
+        assert!(!Accounts { users: String::new(), groups: String::new() }.is_private(1000, 1000));
     }
 
     #[cfg(unix)]

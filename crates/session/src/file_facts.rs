@@ -3,7 +3,8 @@
 //! Writers leave statistics out, cut texts short, leave NaN out of bounds, or are wrong. DataFusion takes the statistics of Parquet
 //! files that it reads as exact: it answers aggregates by them, reads a column whose bounds are equal as that value, skips files, row
 //! groups and pages, and takes rows as sorted where `sorting_columns` say so. Then an aggregate of all rows and the same over groups
-//! may contradict each other. Here a scan keeps them as estimates only, by which plans are chosen. The number of rows stays exact: it
+//! may contradict each other. Here a scan keeps them as estimates only, by which plans are chosen; filters of large files leave out row
+//! groups by bounds that can be believed, which no answer is made of. The number of rows stays exact: it
 //! is checked before a file becomes a table, and when its columns are read.
 
 use std::sync::Arc;
@@ -22,6 +23,10 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use kelpie_datafusion::KelpieOptions;
 use kelpie_datafusion::recursion_guard::with_room;
+
+/// Is with a file whose row groups filters may leave out by their bounds (`checked_files/bounds.rs`).
+#[derive(Debug)]
+pub(crate) struct SoundBounds;
 
 /// The rule that goes over plans before all others.
 #[derive(Debug)]
@@ -64,7 +69,8 @@ fn with_facts_only(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn E
 /// A scan that reads what is in its files.
 fn unbelieving(config: &FileScanConfig, parquet: &ParquetSource) -> FileScanConfig {
     let mut options = parquet.table_parquet_options().clone();
-    options.global.pruning = false;
+    let mut files = config.file_groups.iter().flat_map(FileGroup::iter);
+    options.global.pruning &= files.all(|file| file.extensions.get::<SoundBounds>().is_some());
     options.global.bloom_filter_on_read = false;
     options.global.enable_page_index = false;
     let source: Arc<dyn FileSource> = Arc::new(parquet.clone().with_table_parquet_options(options));

@@ -22,7 +22,7 @@ use kelpie_engine::{Engine, Phase};
 
 use crate::corrections::{SplitOrders, SubqueryValues, VolatileOnce, keep_from_rules};
 use crate::file_facts::FileFacts;
-use crate::files::infer_from_whole_rows;
+use crate::files::{infer_from_whole_rows, read_external_tables};
 use crate::plan_cache::{KeptPlans, Planned, Request};
 use crate::times::add_times;
 use crate::whole_writes::{WholeWrites, copy_to_device};
@@ -84,6 +84,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
         return builder;
     }
     infer_from_whole_rows(&mut builder);
+    read_external_tables(&mut builder);
     keep_from_rules(&mut builder);
     add_times(&mut builder);
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());

@@ -9,6 +9,7 @@ mod corrections;
 mod file_facts;
 mod files;
 mod install;
+mod limits;
 mod names;
 mod plan_cache;
 mod planning;

@@ -21,6 +21,7 @@ use kelpie_engine::Phase;
 use crate::checked_files::check_external;
 use crate::copies::written_as_named;
 use crate::corrections::{correct, is_for_names, unique_names, without_underscores, write_out_merged_keys};
+use crate::files::check_setting;
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
 use crate::plan_cache::{
@@ -65,6 +66,7 @@ impl Planning {
             }
             plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
                 check_external(&plan)?;
+                check_settings(&plan)?;
                 if keeps_a_plan(&plan) {
                     self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
                 }
@@ -182,6 +184,8 @@ pub(crate) async fn logical_plan(
     sql: &str,
 ) -> Result<LogicalPlan> {
     let corrects = KelpieOptions::of(state.config_options()).corrections;
+    let zoned = if corrects { with_zone(state, sql) } else { Cow::Borrowed(state) };
+    let state = zoned.as_ref();
     let with_columns = async |mut statement| {
         if corrects {
             write_out_merged_keys(state, &mut statement).await?;
@@ -207,6 +211,21 @@ pub(crate) async fn logical_plan(
     Ok(plan)
 }
 
+/// The state that a statement is planned by: one with a zone where it names times with one. Without a zone of the session, DataFusion takes
+/// these for local times.
+fn with_zone<'a>(state: &'a SessionState, sql: &str) -> Cow<'a, SessionState> {
+    let names_zone = || {
+        let sql = sql.to_ascii_lowercase();
+        sql.contains("timestamptz") || sql.contains("time zone")
+    };
+    if state.config_options().execution.time_zone.is_some() || !names_zone() {
+        return Cow::Borrowed(state);
+    }
+    let mut state = state.clone();
+    state.config_mut().options_mut().execution.time_zone = Some("+00:00".into());
+    Cow::Owned(state)
+}
+
 /// A generic plan to run; nothing where there is none, which is remembered.
 async fn planned_generically(
     state: &SessionState,
@@ -219,6 +238,19 @@ async fn planned_generically(
             learning.give_up();
             None
         }
+    }
+}
+
+/// An error names the first option that a statement gives a value that it cannot have.
+fn check_settings(plan: &LogicalPlan) -> Result<()> {
+    match plan {
+        LogicalPlan::Statement(LogicalStatement::SetVariable(set)) => {
+            check_setting(&set.variable, &set.value)
+        }
+        LogicalPlan::Ddl(DdlStatement::CreateExternalTable(table)) => {
+            table.options.iter().try_for_each(|(name, value)| check_setting(name, value))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -13,13 +13,15 @@ use futures::StreamExt;
 use kelpie_datafusion::clock::PlanClock;
 use kelpie_datafusion::recursion_guard::with_room;
 use kelpie_datafusion::{
-    CannotRun, FellBack, KelpieExec, KelpieOptions, for_each_compiled, uncompiled_reasons,
+    CannotRun, FellBack, KelpieExec, KelpieOptions, check_computed_decimals, for_each_compiled,
+    uncompiled_reasons,
 };
 use kelpie_engine::{Engine, Phase, Split};
 use parking_lot::Mutex;
 
 use crate::checked_files::{caught, find_unreadable, is_panic};
 use crate::files::find_misfit;
+use crate::limits::with_limit;
 use crate::plan_cache::Planned;
 use crate::planning::Planning;
 use crate::session::QueryTiming;
@@ -82,10 +84,14 @@ impl RunningQuery {
         }
         self.taking.since = Some(Instant::now());
         match next {
+            Ok(Some(rows)) if self.options.corrections => match check_computed_decimals(&rows) {
+                Ok(()) => Ok(Some(rows)),
+                Err(what) => Err(DataFusionError::Execution(what)),
+            },
             Ok(next) => Ok(next),
             Err(error) => Err(match place_in_files(&error, &self.planned.plan).await {
                 Some(place) => DataFusionError::Execution(place),
-                None => with_room(&self.planned.plan, || name_files(error, &self.planned.plan)),
+                None => with_limit(with_room(&self.planned.plan, || name_files(error, &self.planned.plan))),
             }),
         }
     }

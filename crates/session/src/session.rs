@@ -27,6 +27,7 @@ use crate::files::{self, Broken, LocalFiles, LocalTables};
 #[cfg(feature = "testing")]
 use crate::install::KelpiePlanner;
 use crate::install::{explaining, install};
+use crate::limits::with_limit;
 use crate::plan_cache::{GenericPlans, KeptStatements, Learning, Planned, Ready};
 use crate::planning::{Planning, logical_plan, parsed};
 use crate::running::{RunningQuery, Taking};
@@ -172,6 +173,7 @@ impl KelpieSession {
         // Times of INT96 are of any year; nanoseconds hold those from 1677 to 2262, and others wrap around.
         config.options_mut().set("datafusion.execution.parquet.coerce_int96", "us")?;
         for (name, value) in &options.settings {
+            files::check_setting(name, value)?;
             config.options_mut().set(name, value)?;
         }
         let builder = SessionStateBuilder::new().with_config(config).with_default_features();
@@ -230,6 +232,7 @@ impl KelpieSession {
 
     /// Sets an option, as `SET name = value` does.
     pub fn set(&self, name: &str, value: &str) -> Result<()> {
+        files::check_setting(name, value)?;
         let state = self.context.state_ref();
         let mut state = state.write();
         state.config_mut().options_mut().set(name, value)
@@ -267,7 +270,7 @@ impl KelpieSession {
                     text: sql.to_string(),
                     is_custom: false,
                 };
-                let planned = caught(planning.on_its_stack(&clock)).await?;
+                let planned = caught(planning.on_its_stack(&clock)).await.map_err(with_limit)?;
                 again = planned.0.learning.as_ref().is_some_and(Learning::is_generic).then_some(planning);
                 planned
             }

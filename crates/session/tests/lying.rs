@@ -339,3 +339,46 @@ async fn decimals_of_more_digits_than_declared_are_errors() {
         }
     }
 }
+
+/// The digits of large files are looked at as they are read, on DataFusion's operators too.
+#[tokio::test(flavor = "multi_thread")]
+async fn decimals_of_large_files_are_looked_at_as_they_are_read() {
+    let lies = Lies::new();
+    let column = Type::primitive_type_builder("k", PhysicalType::INT64)
+        .with_repetition(Repetition::REQUIRED)
+        .with_converted_type(ConvertedType::DECIMAL)
+        .with_precision(12)
+        .with_scale(2);
+    let fields = vec![Arc::new(column.build().unwrap())];
+    let schema = Arc::new(Type::group_type_builder("schema").with_fields(fields).build().unwrap());
+    let operators = KelpieSession::new(SessionOptions::default().with("kelpie.enabled", "false")).unwrap();
+    let rows = (17 << 20) / 8;
+    for (name, wrong) in [("sound", None), ("first", Some(0)), ("last", Some(rows - 1))] {
+        let mut values: Vec<i64> = (0..rows as i64).map(|n| n * 7919 % 999_999_999_999).collect();
+        if let Some(wrong) = wrong {
+            values[wrong] = 1_234_567_890_123;
+        }
+        let mut bytes = Vec::new();
+        let mut writer =
+            SerializedFileWriter::new(&mut bytes, Arc::clone(&schema), Arc::new(plain().build())).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<Int64Type>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        let path = lies.write(&format!("{name}.parquet"), &bytes);
+        for sql in ["select sum(k) from", "select max(k) from"] {
+            let answer = operators.sql(&format!("{sql} '{}'", path.display())).await;
+            match (wrong, answer) {
+                (None, Ok(_)) => {}
+                (Some(_), Err(error)) => {
+                    let text = error.strip_backtrace();
+                    let parts = [&format!("{name}.parquet"), "column k", "12345678901.23"];
+                    assert!(parts.iter().all(|part| text.contains(part)), "{sql}: {text}");
+                }
+                (_, answer) => panic!("{name}: {sql}: {:?}", answer.map(|answer| answer.batches)),
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! What DataFusion's optimizer and operators take otherwise than SQL says, mended in the logical plan: a statement then means the same
 //! whatever of it is compiled. `kelpie.corrections = off` leaves plans as they are.
 
+mod decimals;
 mod distinct_counts;
 pub(crate) mod nan;
 mod regexes;
@@ -29,7 +30,11 @@ impl AnalyzerRule for CorrectionsRule {
         }
         // The first makes new nodes, which the others look at too.
         let plan = plan.transform_up_with_subqueries(distinct_counts::corrected)?.data;
-        let mend = |plan| regexes::corrected(plan)?.transform_data(nan::rule::corrected);
+        let mend = |plan| {
+            regexes::corrected(plan)?
+                .transform_data(nan::rule::corrected)?
+                .transform_data(decimals::corrected)
+        };
         Ok(plan.transform_up_with_subqueries(mend)?.data)
     }
 }

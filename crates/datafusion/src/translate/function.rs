@@ -88,7 +88,7 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
             granularity(&part.to_lowercase()).map(Function::DateTrunc)
         });
     }
-    if let Some(kind) = moment(translator, call) {
+    if let Some(kind) = moment(translator, call, of_datafusion) {
         return Some(kind);
     }
     // The arguments' own reasons are wanted too.
@@ -104,11 +104,15 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
 }
 
 /// A number of seconds, milliseconds, microseconds or nanoseconds as a timestamp of that unit.
-fn moment(translator: &mut ExprTranslator<'_>, call: &ScalarFunctionExpr) -> Option<ExprKind> {
+fn moment(
+    translator: &mut ExprTranslator<'_>,
+    call: &ScalarFunctionExpr,
+    of_datafusion: &ScalarUDF,
+) -> Option<ExprKind> {
     use datetime::to_timestamp::{
         ToTimestampMicrosFunc, ToTimestampMillisFunc, ToTimestampNanosFunc, ToTimestampSecondsFunc,
     };
-    let implementation = call.fun().inner().as_ref();
+    let implementation = of_datafusion.inner().as_ref();
     let is_known = implementation.is::<ToTimestampSecondsFunc>()
         || implementation.is::<ToTimestampMillisFunc>()
         || implementation.is::<ToTimestampMicrosFunc>()

@@ -1,5 +1,6 @@
 //! The footer of a Parquet file: what is where in it, and whether that can be.
 
+use super::bounds::{Bounds, bounds};
 use super::thrift::{Damaged, Fields, Kind, Reader};
 
 /// Bytes that may come of one compressed byte: the best codecs make some millions of it where all is alike.
@@ -14,12 +15,20 @@ pub(super) struct Leaf {
     pub repeated: bool,
     /// Bytes of a value, where all have as many; 0 of a bit.
     pub width: Option<i64>,
+    /// How its values are written, by Parquet's number of it.
+    pub physical: i64,
+    pub is_unsigned: bool,
+    pub is_decimal: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Footer {
     pub leaves: Vec<Leaf>,
     pub row_groups: Vec<RowGroup>,
+    /// What wrote it.
+    pub created_by: String,
+    /// Of how many columns it says how their values are ordered.
+    pub orders: usize,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +53,8 @@ pub(super) struct Chunk {
     in_another_file: bool,
     /// Without metadata it is encrypted.
     pub described: bool,
+    /// What is said of its values.
+    pub bounds: Option<Bounds>,
 }
 
 /// A part of the file.
@@ -81,6 +92,10 @@ impl Footer {
             match (field, kind) {
                 (2, Kind::List) => footer.leaves = leaves(&reader.structures(element)?)?,
                 (4, Kind::List) => footer.row_groups = reader.structures(row_group)?,
+                (6, Kind::Binary) => {
+                    footer.created_by = String::from_utf8_lossy(reader.binary()?).into_owned();
+                }
+                (7, Kind::List) => footer.orders = reader.structures(|order| order.skip(Kind::Struct))?.len(),
                 _ => reader.skip(kind)?,
             }
         }
@@ -173,6 +188,15 @@ struct Element {
     length: i64,
     repeated: bool,
     children: i64,
+    converted: Option<i64>,
+    logical: Logical,
+}
+
+/// What of a logical type tells how its values are ordered.
+#[derive(Debug, Default)]
+struct Logical {
+    is_decimal: bool,
+    is_unsigned: bool,
 }
 
 fn element(reader: &mut Reader<'_>) -> Result<Element, Damaged> {
@@ -186,10 +210,46 @@ fn element(reader: &mut Reader<'_>) -> Result<Element, Damaged> {
             (3, Kind::Integer) => element.repeated = reader.integer()? == REPEATED,
             (4, Kind::Binary) => element.name = String::from_utf8_lossy(reader.binary()?).into_owned(),
             (5, Kind::Integer) => element.children = reader.integer()?,
+            (6, Kind::Integer) => element.converted = Some(reader.integer()?),
+            (10, Kind::Struct) => element.logical = logical(reader)?,
             _ => reader.skip(kind)?,
         }
     }
     Ok(element)
+}
+
+fn logical(reader: &mut Reader<'_>) -> Result<Logical, Damaged> {
+    let (mut logical, mut fields) = (Logical::default(), Fields::default());
+    while let Some((field, kind)) = reader.field(&mut fields)? {
+        logical.is_decimal |= field == 5;
+        match (field, kind) {
+            (10, Kind::Struct) => {
+                let mut fields = Fields::default();
+                while let Some((field, kind)) = reader.field(&mut fields)? {
+                    logical.is_unsigned |= (field, kind) == (2, Kind::False);
+                    reader.skip(kind)?;
+                }
+            }
+            _ => reader.skip(kind)?,
+        }
+    }
+    Ok(logical)
+}
+
+impl Element {
+    fn leaf(&self, name: String, repeated: bool) -> Leaf {
+        /// `DECIMAL`, and `UINT_8` to `UINT_64`.
+        const DECIMAL: i64 = 5;
+        const UNSIGNED: std::ops::RangeInclusive<i64> = 11..=14;
+        Leaf {
+            name,
+            repeated,
+            width: width(self),
+            physical: self.physical.unwrap_or(-1),
+            is_unsigned: self.logical.is_unsigned || self.converted.is_some_and(|of| UNSIGNED.contains(&of)),
+            is_decimal: self.logical.is_decimal || self.converted == Some(DECIMAL),
+        }
+    }
 }
 
 /// The columns of a schema, whose elements are in the order of a walk.
@@ -211,9 +271,7 @@ fn leaves(elements: &[Element]) -> Result<Vec<Leaf>, Damaged> {
             None => return Err(Damaged("elements of the schema that belong to nothing")),
         };
         match element.children {
-            0 if element.physical.is_some() => {
-                leaves.push(Leaf { name: path, repeated, width: width(element) })
-            }
+            0 if element.physical.is_some() => leaves.push(element.leaf(path, repeated)),
             0.. => open.push((element.children, path, repeated)),
             _ => return Err(Damaged("an element of the schema with fewer than no children")),
         }
@@ -287,6 +345,7 @@ fn pages(reader: &mut Reader<'_>, chunk: &mut Chunk) -> Result<(), Damaged> {
             (7, Kind::Integer) => chunk.compressed = reader.integer()?,
             (9, Kind::Integer) => chunk.data_page = reader.integer()?,
             (11, Kind::Integer) => chunk.dictionary_page = Some(reader.integer()?),
+            (12, Kind::Struct) => chunk.bounds = Some(bounds(reader)?),
             (14, Kind::Integer) => chunk.bloom_filter = Some(reader.integer()?),
             _ => reader.skip(kind)?,
         }

@@ -5,6 +5,7 @@
 //! column by column to find which one it is ([`find_unreadable`]).
 
 mod arrow;
+mod bounds;
 mod decimals;
 mod external;
 mod footer;
@@ -26,14 +27,20 @@ pub(crate) use unreadable::find as find_unreadable;
 /// neither count rows nor digits.
 const SMALL_BYTES: u64 = 16 << 20;
 
-/// An error names the first Parquet file whose metadata cannot be right.
-pub(crate) fn check_parquet<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Result<()> {
+/// Of smaller tables nothing is gained by leaving row groups out.
+const LARGE_BYTES: u64 = 4 << 20;
+
+/// Whether the files are worth asking which row groups a filter needs, and their bounds can be believed. An error names the first
+/// Parquet file whose metadata cannot be right.
+pub(crate) fn check_parquet<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Result<bool> {
     let sizes = paths.clone().map(|path| path.metadata().map_or(0, |file| file.len()));
-    let with_pages = sizes.fold(0, u64::saturating_add) <= SMALL_BYTES;
+    let bytes = sizes.fold(0, u64::saturating_add);
+    let (with_pages, mut are_sound) = (bytes <= SMALL_BYTES, bytes >= LARGE_BYTES);
     check_each(paths, |path| {
-        parquet::check(path, with_pages)?;
+        are_sound &= parquet::check(path, with_pages)?;
         if with_pages { decimals::check(path) } else { Ok(()) }
-    })
+    })?;
+    Ok(are_sound)
 }
 
 /// An error names the first Arrow file whose metadata cannot be right.
@@ -43,7 +50,7 @@ pub(crate) fn check_arrow<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(
 
 fn check_each<'a>(
     mut paths: impl Iterator<Item = &'a Path>,
-    check: impl Fn(&Path) -> Result<(), String>,
+    mut check: impl FnMut(&Path) -> Result<(), String>,
 ) -> Result<()> {
     let at = |path: &Path, what| DataFusionError::Execution(format!("{}: {what}", path.display()));
     paths.try_for_each(|path| check(path).map_err(|what| at(path, what)))

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
+use super::bounds::are_sound;
 use super::footer::{Chunk, Footer, Leaf};
 use super::pages::{check_bounds, check_offsets, check_pages};
 
@@ -13,11 +14,11 @@ const MAGIC_BYTES: u64 = 4;
 /// Indexes of pages stand together: so many bytes of them are read at once.
 const MOST_INDEX_BYTES: u64 = 256 << 20;
 
-/// An error says what is wrong. The headers of pages are looked at where that is asked for, which takes as long as reading the file.
-pub(super) fn check(path: &Path, with_pages: bool) -> Result<(), String> {
+/// Whether the bounds of its row groups can be believed; an error says what is wrong. The headers of pages are looked at where that is asked for, which takes as long as reading the file.
+pub(super) fn check(path: &Path, with_pages: bool) -> Result<bool, String> {
     let mut file = File::open(path).map_err(|error| error.to_string())?;
     let bytes = file.metadata().map_err(|error| error.to_string())?.len();
-    let Some(metadata) = metadata(&mut file, bytes)? else { return Ok(()) };
+    let Some(metadata) = metadata(&mut file, bytes)? else { return Ok(false) };
     let footer = Footer::parse(&metadata)
         .map_err(|what| format!("a damaged Parquet file: its metadata cannot be read: {what}"))?;
     footer.check(bytes)?;
@@ -30,7 +31,7 @@ pub(super) fn check(path: &Path, with_pages: bool) -> Result<(), String> {
             })?;
         }
     }
-    Ok(())
+    Ok(are_sound(&footer))
 }
 
 /// The bytes of the footer; none where they are encrypted.

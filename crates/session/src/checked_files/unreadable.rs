@@ -15,9 +15,7 @@ use datafusion::datasource::physical_plan::{FileScanConfig, ParquetSource};
 use datafusion::object_store::local::LocalFileSystem;
 use datafusion::parquet::arrow::ProjectionMask;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use kelpie_datafusion::whole_files;
-
-use kelpie_datafusion::panic_text;
+use kelpie_datafusion::{check_decimals, panic_text, whole_files};
 
 /// A column of a file that cannot be read.
 #[derive(Debug)]
@@ -78,7 +76,9 @@ fn parquet_column(path: &Path, column: Option<&str>) -> Result<(), ArrowError> {
     let column = ProjectionMask::roots(builder.parquet_schema(), [place]);
     let mut read = 0;
     for batch in builder.with_projection(column).build()? {
-        read += batch?.num_rows() as i64;
+        let batch = batch?;
+        check_decimals(&batch).map_err(ArrowError::ParquetError)?;
+        read += batch.num_rows() as i64;
     }
     match read == rows {
         true => Ok(()),

@@ -8,6 +8,7 @@ mod digits;
 mod kept_rules;
 mod like;
 mod merged_keys;
+mod numbers;
 mod orders;
 mod precedence;
 mod refused;
@@ -17,6 +18,7 @@ mod subqueries;
 mod unique_names;
 mod volatile;
 mod windows;
+mod zones;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
@@ -43,6 +45,8 @@ pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
     calls::rewrite(statement);
     like::escape(statement);
     bags::count_copies(statement);
+    numbers::keep_digits(statement);
+    zones::as_calls(statement);
     Ok(())
 }
 

@@ -3,9 +3,23 @@
 use std::sync::Arc;
 
 use datafusion::common::config::{ConfigOptions, CsvOptions, TableParquetOptions};
+use datafusion::common::plan_err;
+use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 
 use kelpie_datafusion::KelpieOptions;
+
+/// An error where a reader would panic over the value of an option.
+pub(crate) fn check_setting(name: &str, value: &str) -> Result<()> {
+    const UNITS: [&str; 4] = ["ns", "us", "ms", "s"];
+    let is_unit = UNITS.contains(&value.to_lowercase().as_str());
+    match name.to_lowercase().ends_with("coerce_int96") && !is_unit {
+        true => {
+            plan_err!("{name} is '{value}', and may be {}: what times of INT96 are read as", UNITS.join(", "))
+        }
+        false => Ok(()),
+    }
+}
 
 /// The options that a table of files is made with: where they change, it is made anew.
 #[derive(Debug, Clone)]

@@ -28,9 +28,12 @@ use kelpie_datafusion::clock::{PlanClock, timed_future};
 use kelpie_engine::Phase;
 
 use super::by_name::ByName;
+use super::format::Kind;
 use super::local_format::LocalFormat;
 use super::source::{DataFile, forget};
 use super::table::LocalTable;
+use crate::checked_files::{check_arrow, check_parquet};
+use crate::file_facts::SoundBounds;
 
 /// What of a table a query reads.
 #[derive(Debug, Clone, Copy)]
@@ -137,6 +140,7 @@ impl LocalTable {
             return Ok(known);
         }
         self.forget_replaced(session, files);
+        self.check_new(files)?;
         let found = match self.format.is::<LocalFormat>() {
             true => files.iter().map(unread).collect::<Result<Vec<_>>>()?,
             false => self.found(session, files).await?,
@@ -159,6 +163,21 @@ impl LocalTable {
         Ok(found)
     }
 
+    /// Files that were others when the table was made, or not there, are held against what they say of themselves too.
+    fn check_new(&self, files: &[DataFile]) -> Result<()> {
+        let is_new = |file: &&DataFile| !self.made_of.contains(*file);
+        let new: Vec<&DataFile> = match self.made_of == files {
+            true => Vec::new(),
+            false => files.iter().filter(is_new).collect(),
+        };
+        let paths = new.iter().map(|file| file.path.as_path());
+        match new.first().map(|file| file.format.kind) {
+            Some(Kind::Parquet) => check_parquet(paths).map(drop),
+            Some(Kind::Arrow) => check_arrow(paths),
+            _ => Ok(()),
+        }
+    }
+
     /// What DataFusion keeps of files that were others when the table was made. It knows them by size and time only.
     fn forget_replaced(&self, session: &dyn Session, files: &[DataFile]) {
         if self.made_of != files {
@@ -179,7 +198,10 @@ impl LocalTable {
             let known = addresses.get(&file.object_meta.location).copied();
             self.file_with_values(file, known)
         };
-        let found = found.into_iter().map(with_values).collect::<Result<Vec<_>>>()?;
+        let mut found = found.into_iter().map(with_values).collect::<Result<Vec<_>>>()?;
+        if self.sound_bounds && self.made_of == files {
+            found.iter_mut().for_each(|file| drop(file.extensions.insert(SoundBounds)));
+        }
         let table =
             TableSchemaBuilder::from(&self.file_schema).with_table_partition_cols(self.partitions.clone());
         let source = self.format.file_source(table.build());

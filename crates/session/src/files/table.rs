@@ -43,6 +43,8 @@ pub(super) struct LocalTable {
     pub file_schema: SchemaRef,
     /// Whether files have other types than the table, or names that differ in case.
     pub differ: bool,
+    /// Whether filters may leave out row groups by their bounds.
+    pub sound_bounds: bool,
     /// All columns.
     schema: SchemaRef,
     statistics: Option<Arc<FileStatisticsCache>>,
@@ -54,6 +56,7 @@ pub(super) struct LocalTable {
 struct Known {
     format: Arc<dyn FileFormat>,
     united: United,
+    sound_bounds: bool,
 }
 
 impl LocalTable {
@@ -66,7 +69,7 @@ impl LocalTable {
     ) -> Result<LocalTable> {
         let Some(first) = files.first() else { return Err(at(source.path(), "there is no file")) };
         forget(state.runtime_env(), files);
-        let Known { format, united } = match first.format.kind {
+        let Known { format, united, sound_bounds } = match first.format.kind {
             Kind::Parquet => parquet(state, files, options).await?,
             _ => text(first, files, options).await?,
         };
@@ -85,6 +88,7 @@ impl LocalTable {
             partitions,
             file_schema,
             differ: united.differ,
+            sound_bounds: sound_bounds && !united.differ,
             schema: Arc::clone(table_schema.table_schema()),
             statistics: state.runtime_env().cache_manager.get_file_statistic_cache(),
             scanned: Mutex::default(),
@@ -108,7 +112,7 @@ impl LocalTable {
 
 /// Parquet files, which DataFusion reads.
 async fn parquet(state: &SessionState, files: &[DataFile], options: &ReadOptions) -> Result<Known> {
-    check_parquet(files.iter().map(|file| file.path.as_path()))?;
+    let sound_bounds = check_parquet(files.iter().map(|file| file.path.as_path()))?;
     let Some(first) = files.first() else { return datafusion::common::internal_err!("no file") };
     let format = first.format.writer(None, options);
     let listing = ListingOptions::new(Arc::clone(&format)).with_file_extension("");
@@ -119,7 +123,7 @@ async fn parquet(state: &SessionState, files: &[DataFile], options: &ReadOptions
         // DataFusion's readers do not all name the file.
         schemas.push((file.path.as_path(), schema.map_err(|error| at(&file.path, plain(&error)))?));
     }
-    Ok(Known { format, united: unite(&schemas, Values::Typed)? })
+    Ok(Known { format, united: unite(&schemas, Values::Typed)?, sound_bounds })
 }
 
 /// Files that Kelpie reads.
@@ -145,7 +149,7 @@ async fn text(first: &DataFile, files: &[DataFile], options: &ReadOptions) -> Re
     // Its statistics say nothing of columns, and it finds them by itself.
     united.differ = false;
     let writer = first.format.writer(dialect.as_ref(), options);
-    Ok(Known { format: Arc::new(LocalFormat { reader, writer }), united })
+    Ok(Known { format: Arc::new(LocalFormat { reader, writer }), united, sound_bounds: false })
 }
 
 /// A column that a folder's name gives is that, also where the files have it as well.

@@ -5,7 +5,10 @@
 //! together, what stands beside a coarser time gets its unit, and literals that nanoseconds do not hold are microseconds. Nothing is
 //! narrowed but what stays the same value.
 
+mod at_zone;
 mod operands;
+mod parts;
+mod results;
 mod zones;
 
 use std::cell::Cell;
@@ -20,10 +23,11 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator, Union};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use kelpie_datafusion::{AnyYear, KelpieOptions};
 
+pub(crate) use self::at_zone::AT_TIME_ZONE;
 use self::operands::{beyond_nanoseconds, bring_together, exact_comparison, is_date, is_of_nanoseconds};
 
 /// Adds the rule to a session, before the one that brings types together, and functions of times that know all years.
@@ -34,10 +38,13 @@ pub(crate) fn add_times(builder: &mut SessionStateBuilder) {
             *function = Arc::new(any_year);
         }
     }
+    builder.scalar_functions().get_or_insert_default().push(Arc::new(at_zone::at_time_zone()));
 }
 
 /// Functions that take nanoseconds where they are given a date or a text.
 const OF_TIMES: [&str; 2] = ["date_trunc", "date_bin"];
+/// A function that gives nanoseconds.
+const TO_TIMESTAMP: &str = "to_timestamp";
 
 #[derive(Debug)]
 struct Times;
@@ -74,10 +81,21 @@ fn mended(plan: LogicalPlan, changed: &Cell<bool>) -> Result<Transformed<Logical
         let rewritten = expr.transform_up(|expr| mended_expr(expr, &schema))?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
     })?;
+    let rewritten = rewritten.transform_data(|plan| match plan {
+        LogicalPlan::Values(values) => results::of_values(values),
+        LogicalPlan::Union(union) => results::of_union(union),
+        LogicalPlan::Join(join) => Ok(results::of_join(join)),
+        other => Ok(Transformed::no(other)),
+    })?;
     changed.set(changed.get() || rewritten.transformed);
-    match changed.get() {
-        true => rewritten.map_data(LogicalPlan::recompute_schema),
-        false => Ok(rewritten),
+    match (changed.get(), &rewritten.data) {
+        // Its schema would stay as it was.
+        (true, LogicalPlan::Union(union)) => {
+            let union = Union::try_new_with_loose_types(union.inputs.clone())?;
+            Ok(Transformed::yes(LogicalPlan::Union(union)))
+        }
+        (true, _) => rewritten.map_data(LogicalPlan::recompute_schema),
+        (false, _) => Ok(rewritten),
     }
 }
 
@@ -93,12 +111,21 @@ fn has_times(expr: &Expr, schema: &DFSchema) -> bool {
         Expr::Between(Between { expr, low, high, .. }) => is_time(expr) || is_time(low) || is_time(high),
         Expr::InList(InList { expr, list, .. }) => is_time(expr) || list.iter().any(is_time),
         Expr::Case(case) => case.when_then_expr.iter().any(|(when, then)| is_time(when) || is_time(then)),
-        Expr::ScalarFunction(call) => call.args.iter().any(is_time) || OF_TIMES.contains(&call.func.name()),
+        Expr::ScalarFunction(call) => {
+            call.args.iter().any(is_time)
+                || OF_TIMES.contains(&call.func.name())
+                || call.func.name() == TO_TIMESTAMP
+        }
         _ => false,
     }
 }
 
 fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let Expr::ScalarFunction(call) = &expr
+        && let Some(mended) = parts::mended_call(call, schema)?
+    {
+        return Ok(Transformed::yes(mended));
+    }
     let changed = match &mut expr {
         Expr::Cast(cast) => {
             return Ok(match mended_cast(cast, schema) {
@@ -111,21 +138,26 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             None => mend_binary(binary, schema)?,
         },
         Expr::Between(Between { expr, low, high, .. }) => {
-            bring_together(&mut [expr, low, high], schema, true)?
+            bring_together(&mut [expr, low, high], |_| schema, true)?
         }
         Expr::InList(InList { expr, list, .. }) => {
             let mut operands = vec![expr.as_mut()];
             operands.extend(list.iter_mut());
-            bring_together(&mut operands, schema, true)?
+            bring_together(&mut operands, |_| schema, true)?
         }
         Expr::Case(case) => mend_case(case, schema)?,
         Expr::ScalarFunction(ScalarFunction { func, args }) => {
-            const ALIKE: [&str; 7] = ["coalesce", "nullif", "greatest", "least", "nvl", "nvl2", "ifnull"];
+            const ALIKE: [&str; 8] =
+                ["coalesce", "nullif", "greatest", "least", "nvl", "nvl2", "ifnull", "make_array"];
             match func.name() {
                 name if ALIKE.contains(&name) => {
-                    bring_together(&mut args.iter_mut().collect::<Vec<_>>(), schema, false)?
+                    bring_together(&mut args.iter_mut().collect::<Vec<_>>(), |_| schema, false)?
                 }
-                name if OF_TIMES.contains(&name) => mend_argument(args.get_mut(1), schema),
+                name if OF_TIMES.contains(&name) => {
+                    let mut times = args.iter_mut().skip(1);
+                    let changed = mend_argument(times.next(), schema);
+                    mend_argument(times.next(), schema) || changed
+                }
                 _ => false,
             }
         }
@@ -166,7 +198,7 @@ fn mend_binary(binary: &mut BinaryExpr, schema: &DFSchema) -> Result<bool> {
         return Ok(true);
     }
     match compares || subtracts {
-        true => bring_together(&mut [left, right], schema, compares),
+        true => bring_together(&mut [left, right], |_| schema, compares),
         false => Ok(false),
     }
 }
@@ -234,10 +266,10 @@ fn mend_case(case: &mut Case, schema: &DFSchema) -> Result<bool> {
         compared.push(when.as_mut());
         results.push(then.as_mut());
     }
-    let mut changed = bring_together(&mut results, schema, false)?;
+    let mut changed = bring_together(&mut results, |_| schema, false)?;
     if let Some(expr) = expr {
         compared.push(expr.as_mut());
-        changed |= bring_together(&mut compared, schema, true)?;
+        changed |= bring_together(&mut compared, |_| schema, true)?;
     }
     Ok(changed)
 }

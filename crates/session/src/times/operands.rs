@@ -25,13 +25,18 @@ enum Operand {
 /// Gives operands a unit that holds all of them, where nanoseconds do not; whether anything has changed.
 ///
 /// Where they are compared, texts are times, and a time of nanoseconds may be cut to microseconds beside one that nanoseconds do not
-/// hold: they are never equal, and their order stays.
-pub(super) fn bring_together(operands: &mut [&mut Expr], schema: &DFSchema, compared: bool) -> Result<bool> {
+/// hold: they are never equal, and their order stays. Each operand is an expression over a schema of its own.
+pub(super) fn bring_together<'a>(
+    operands: &mut [&mut Expr],
+    schema: impl Fn(usize) -> &'a DFSchema,
+    compared: bool,
+) -> Result<bool> {
     // Most operands are numbers.
-    if !operands.iter().any(|operand| may_be_time(operand, schema)) {
+    if !operands.iter().enumerate().any(|(place, operand)| may_be_time(operand, schema(place))) {
         return Ok(false);
     }
-    let kinds: Vec<Operand> = operands.iter().map(|operand| kind(operand, schema, compared)).collect();
+    let kinds = operands.iter().enumerate();
+    let kinds: Vec<Operand> = kinds.map(|(place, operand)| kind(operand, schema(place), compared)).collect();
     let units = kinds.iter().filter_map(|kind| match kind {
         Operand::Stamp(unit, _) => Some(*unit),
         _ => None,
@@ -54,8 +59,12 @@ pub(super) fn bring_together(operands: &mut [&mut Expr], schema: &DFSchema, comp
         Some(TimeUnit::Nanosecond) if zone.is_some() => TimeUnit::Nanosecond,
         Some(TimeUnit::Nanosecond) => return Ok(false),
         Some(unit) => unit,
-        // Dates beside a literal.
-        None if written_beyond && kinds.iter().any(|kind| matches!(kind, Operand::Date)) => {
+        // Literals and the moment of the statement, of which one is beyond nanoseconds.
+        None if written_beyond && kinds.len() > 1 => TimeUnit::Microsecond,
+        // Dates beside a literal, which both come to be: a date may be of any year.
+        None if kinds.iter().any(|kind| matches!(kind, Operand::Date))
+            && kinds.iter().any(|kind| matches!(kind, Operand::Written(..) | Operand::Now(_))) =>
+        {
             TimeUnit::Microsecond
         }
         None => return Ok(false),
@@ -172,7 +181,7 @@ fn is_now(expr: &Expr) -> bool {
     expr.column_refs().is_empty() && expr.exists(calls_now).unwrap_or(false)
 }
 
-fn text(expr: &Expr) -> Option<&str> {
+pub(super) fn text(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Literal(
             ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text),

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, AsArray, Int64Array, TimestampSecondArray};
+use datafusion::arrow::array::AsArray;
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Date32Type, Int64Type, Time32SecondType, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use datafusion::common::DFSchema;
 use datafusion::common::{ScalarValue, exec_datafusion_err};
 use datafusion::error::Result;
@@ -16,8 +16,7 @@ use datafusion::logical_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
-
-const DAY_SECONDS: i64 = 86_400;
+use kelpie_datafusion::Zone;
 
 /// A cast of a local time to a zone whose clocks change, as a function that knows all of its times.
 pub(super) fn mended_cast(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
@@ -65,21 +64,7 @@ impl ScalarUDFImpl for InZone {
         let is_scalar = matches!(times, ColumnarValue::Scalar(_));
         let times = times.to_array(if is_scalar { 1 } else { args.number_rows })?;
         let ticks = cast(&cast(&times, &DataType::Timestamp(self.unit, None))?, &DataType::Int64)?;
-        let of_second = match self.unit {
-            TimeUnit::Second => 1,
-            TimeUnit::Millisecond => 1_000,
-            TimeUnit::Microsecond => 1_000_000,
-            TimeUnit::Nanosecond => 1_000_000_000,
-        };
-        let ticks = ticks.as_primitive::<Int64Type>();
-        let seconds: Int64Array =
-            ticks.iter().map(|ticks| ticks.map(|ticks| ticks.div_euclid(of_second))).collect();
-        let offsets = self.offsets_of_local(&seconds)?;
-        let moments: Int64Array = ticks
-            .iter()
-            .zip(&offsets)
-            .map(|(ticks, offset)| ticks?.checked_sub(offset?.checked_mul(of_second)?))
-            .collect();
+        let moments = Zone(Arc::clone(&self.zone)).moments(ticks.as_primitive::<Int64Type>(), self.unit)?;
         // Without a zone first: a cast to one would take them for local times.
         let utc = DataType::Timestamp(self.unit, Some("+00:00".into()));
         let moments =
@@ -88,44 +73,5 @@ impl ScalarUDFImpl for InZone {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&moments, 0)?),
             false => ColumnarValue::Array(moments),
         })
-    }
-}
-
-impl InZone {
-    /// The offsets, in seconds, by which local times are to be read.
-    fn offsets_of_local(&self, local: &Int64Array) -> Result<Int64Array> {
-        let moved = |by: &Int64Array, sign: i64| -> Int64Array {
-            local.iter().zip(by).map(|(local, by)| Some(local? + sign * by?)).collect()
-        };
-        let days = Int64Array::from_value(DAY_SECONDS, local.len());
-        let (before, after) = (self.offsets(&moved(&days, -1))?, self.offsets(&moved(&days, 1))?);
-        let of_before = self.offsets(&moved(&before, -1))?;
-        let of_after = self.offsets(&moved(&after, -1))?;
-        let choose = |row: usize| {
-            if local.is_null(row) {
-                return None;
-            }
-            let (before, after) = (before.value(row), after.value(row));
-            let (first, second) = (of_before.value(row) == before, of_after.value(row) == after);
-            Some(match (first, second) {
-                // The smaller offset is the later moment.
-                (true, true) => before.min(after),
-                (false, true) => after,
-                (true, false) | (false, false) => before,
-            })
-        };
-        Ok((0..local.len()).map(choose).collect())
-    }
-
-    /// The zone's offsets at moments, in seconds.
-    fn offsets(&self, moments: &Int64Array) -> Result<Int64Array> {
-        let values: TimestampSecondArray = moments.iter().collect();
-        let values = values.with_timezone(Arc::clone(&self.zone));
-        let days = cast(&values, &DataType::Date32)?;
-        let times = cast(&values, &DataType::Time32(TimeUnit::Second))?;
-        let (days, times) = (days.as_primitive::<Date32Type>(), times.as_primitive::<Time32SecondType>());
-        let local =
-            days.iter().zip(times).map(|(day, time)| Some(i64::from(day?) * DAY_SECONDS + i64::from(time?)));
-        Ok(local.zip(moments).map(|(local, moment)| Some(local? - moment?)).collect())
     }
 }

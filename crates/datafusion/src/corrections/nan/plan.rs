@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::error::ArrowError;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ScalarValue, Statistics, internal_err};
 use datafusion::datasource::physical_plan::{
@@ -28,6 +29,7 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 
 use super::{any_floats, canonical_batch};
+use crate::decimals::check_decimals;
 use crate::exec::KelpieExec;
 use crate::node::Node;
 use crate::parameters::ParametersExec;
@@ -35,19 +37,37 @@ use crate::parameters::ParametersExec;
 /// A plan whose scans give floats with the one NaN. What is compiled in it reads by Kelpie's own readers.
 pub(crate) fn with_one_nan(plan: Node) -> Result<Node> {
     let made = plan.transform_up(|node| {
+        let decimals = has_unchecked_decimals(&node);
         let is_source = node.children().is_empty()
-            && any_floats(&node.schema())
+            && (decimals || any_floats(&node.schema()))
             && !node.is::<KelpieExec>()
             && !node.is::<EmptyExec>()
             && !node.is::<PlaceholderRowExec>()
             && !node.is::<WorkTableExec>()
             && !node.is::<ParametersExec>();
         match is_source {
-            true => Ok(Transformed::yes(Arc::new(OneNanExec { input: by_sound_bounds(node)? }) as Node)),
+            true => {
+                Ok(Transformed::yes(Arc::new(OneNanExec { input: by_sound_bounds(node)?, decimals }) as Node))
+            }
             false => Ok(Transformed::no(node)),
         }
     })?;
     Ok(made.data)
+}
+
+/// Whether a scan reads decimals of files that are so large that nobody has looked at their digits before.
+fn has_unchecked_decimals(scan: &Node) -> bool {
+    /// Of smaller tables all decimals are looked at before they are tables.
+    const SMALL_BYTES: u64 = 16 << 20;
+    let config = scan
+        .downcast_ref::<DataSourceExec>()
+        .and_then(|source| source.data_source().downcast_ref::<FileScanConfig>())
+        .filter(|config| config.file_source().is::<ParquetSource>());
+    config.is_some_and(|config| {
+        let files = config.file_groups.iter().flat_map(|group| group.iter());
+        let bytes = files.map(|file| file.object_meta.size).fold(0, u64::saturating_add);
+        bytes > SMALL_BYTES && scan.schema().fields().iter().any(|field| field.data_type().is_decimal())
+    })
 }
 
 /// A scan that leaves out no part of a file for its bounds of floats, which say nothing of NaN, where NaN could be wanted.
@@ -105,11 +125,13 @@ fn is_sound(condition: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> bool {
 #[derive(Debug)]
 pub(crate) struct OneNanExec {
     input: Node,
+    /// Whether decimals of more digits than their type are an error.
+    decimals: bool,
 }
 
 impl DisplayAs for OneNanExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OneNanExec")
+        write!(f, "OneNanExec{}", if self.decimals { ": decimals checked" } else { "" })
     }
 }
 
@@ -147,7 +169,7 @@ impl ExecutionPlan for OneNanExec {
         _options: ReplaceChildrenOptions,
     ) -> Result<Node> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(OneNanExec { input })),
+            (Some(input), true) => Ok(Arc::new(OneNanExec { input, decimals: self.decimals })),
             _ => internal_err!("OneNanExec has one child"),
         }
     }
@@ -169,7 +191,14 @@ impl ExecutionPlan for OneNanExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let rows = self.input.execute(partition, context)?;
-        let made = rows.map(|batch| canonical_batch(batch?).map_err(DataFusionError::from));
+        let decimals = self.decimals;
+        let made = rows.map(move |batch| {
+            let batch = batch?;
+            if decimals {
+                check_decimals(&batch).map_err(ArrowError::ParquetError)?;
+            }
+            canonical_batch(batch).map_err(DataFusionError::from)
+        });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), made)))
     }
 }

@@ -32,9 +32,7 @@ fn dialect_of(path: &Path, format: Format, options: &ReadOptions) -> Result<Dial
     let mut start = Vec::new();
     let text = text::whole(path, format.compression)?;
     text.take(SNIFFED_BYTES as u64).read_to_end(&mut start).map_err(|error| at(path, error))?;
-    if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
-        return Err(at(path, "the text is UTF-16, and only UTF-8 is read"));
-    }
+    text::check_encoding(path, &start)?;
     let delimiter = match (chosen, format.kind) {
         (Some(chosen), _) => chosen,
         (None, Kind::Tsv) => b'\t',

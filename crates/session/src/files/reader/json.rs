@@ -34,6 +34,10 @@ const ROWS_AT_ONCE: usize = 8192;
 /// What a file is like.
 pub(super) fn shape(path: &Path, compression: FileCompressionType, options: &ReadOptions) -> Result<Shape> {
     text::check_compression(path, compression)?;
+    let mut start = Vec::new();
+    let text = text::whole(path, compression)?.take(8).read_to_end(&mut start);
+    text.map_err(|error| at(path, error))?;
+    text::check_encoding(path, &start)?;
     let (is_array, is_lines) = look(text::whole(path, compression)?).map_err(|error| at(path, error))?;
     let text = values(text::whole(path, compression)?, is_array).map_err(|error| at(path, error))?;
     let most = options.infer_rows.unwrap_or(usize::MAX);

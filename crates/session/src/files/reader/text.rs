@@ -45,6 +45,20 @@ pub(super) fn check_compression(path: &Path, compression: FileCompressionType) -
     }
 }
 
+/// A text of two bytes a letter is an error that says so: by its mark, or since every second one of its first bytes is 0.
+pub(super) fn check_encoding(path: &Path, start: &[u8]) -> Result<()> {
+    let marked = start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff");
+    let zeros = start.get(..4).map(|start| [0, 1, 2, 3].map(|at| start[at] == 0));
+    let unmarked = matches!(zeros, Some([true, false, true, false] | [false, true, false, true]));
+    match marked || unmarked {
+        true => Err(at(
+            path,
+            "the text is UTF-16, and only UTF-8 is read: `iconv -f UTF-16 -t UTF-8` writes it so",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Which bytes of a file are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
