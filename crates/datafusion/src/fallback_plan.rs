@@ -27,12 +27,12 @@ use datafusion::physical_optimizer::window_topn::WindowTopN;
 use datafusion::physical_optimizer::{ConfigOnlyContext, PhysicalOptimizerRule};
 
 use crate::csv_ranges::CsvRanges;
+use crate::filter_pushdown::Kept;
 use crate::join_order::JoinOrderRule;
 use crate::node::Node;
 use crate::original::{Original, Rest, Rule};
 use crate::plan_copy::copy;
 use crate::recursion_guard::with_room;
-use crate::volatile_filters::WithoutVolatile;
 
 impl Rest {
     /// Some rules, where each is known to change how a plan runs and never what it gives: a rule of somebody else must see every
@@ -52,7 +52,7 @@ impl Rest {
 
 fn is_known(rule: &Rule) -> bool {
     let rule: &dyn Any = rule.as_ref();
-    if let Some(WithoutVolatile(rule)) = rule.downcast_ref() {
+    if let Some(Kept(rule)) = rule.downcast_ref() {
         return is_known(rule);
     }
     rule.is::<JoinOrderRule>()

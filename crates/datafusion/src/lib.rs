@@ -15,6 +15,7 @@ mod exec;
 mod expected;
 mod fallback_plan;
 mod file_version;
+mod filter_pushdown;
 mod join_order;
 mod memory_identity;
 mod node;
@@ -32,7 +33,6 @@ mod rule;
 mod source;
 mod translate;
 mod types;
-mod volatile_filters;
 mod whole_files;
 mod whole_rows;
 
@@ -44,6 +44,7 @@ pub use exec::{
     CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine, panic_text,
 };
 pub use file_version::file_version;
+pub use filter_pushdown::keep_from_filter_pushdown;
 pub use join_order::JoinOrderRule;
 pub use memory_identity::{MemoryIdentity, identify};
 pub use options::{Fallback, GenericPlanMode, KelpieOptions, OPTIONS, SessionOption, options_as_markdown};
@@ -52,5 +53,4 @@ pub use reader_source::{Batches, FileReader, ReaderSource, WantedColumns};
 pub use row_starts::{ByteRange, Quoting, RowStarts};
 pub use rule::{KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompiled_reasons};
 pub use translate::{Translated, scanned, translate};
-pub use volatile_filters::keep_volatile_filters;
 pub use whole_files::whole_files;

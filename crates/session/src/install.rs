@@ -16,11 +16,13 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use kelpie_datafusion::clock::{timed, timed_future};
 use kelpie_datafusion::{
     CorrectionsRule, CsvRanges, JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule,
-    keep_volatile_filters,
+    keep_from_filter_pushdown,
 };
 use kelpie_engine::{Engine, Phase};
 
-use crate::corrections::{SplitOrders, SubqueryValues, VolatileOnce, keep_from_rules};
+use crate::corrections::{
+    Lists, SharedPlanner, SplitOrders, SubqueryValues, VolatileOnce, apart, keep_from_rules,
+};
 use crate::file_facts::FileFacts;
 use crate::files::infer_from_whole_rows;
 use crate::plan_cache::{KeptPlans, Planned, Request};
@@ -89,11 +91,12 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     rules.insert(0, Arc::new(FileFacts));
-    keep_volatile_filters(rules);
+    keep_from_filter_pushdown(rules);
     add_planning(rules, &engine, &runtime);
     let inner = builder.query_planner().take();
     builder
         .with_analyzer_rule(Arc::new(VolatileOnce))
+        .with_analyzer_rule(Arc::new(Lists))
         .with_analyzer_rule(Arc::new(SubqueryValues))
         .with_analyzer_rule(Arc::new(SplitOrders))
         .with_analyzer_rule(Arc::new(CorrectionsRule))
@@ -201,8 +204,12 @@ impl KelpiePlanner {
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match &self.inner {
-            Some(inner) => inner.create_physical_plan(plan, session).await,
-            None => DefaultPhysicalPlanner::default().create_physical_plan(plan, session).await,
+            Some(inner) => inner.create_physical_plan(&apart(plan.clone())?, session).await,
+            None => {
+                let shared = Arc::new(SharedPlanner::default());
+                let planner = DefaultPhysicalPlanner::with_extension_planners(vec![shared]);
+                planner.create_physical_plan(plan, session).await
+            }
         }
     }
 }

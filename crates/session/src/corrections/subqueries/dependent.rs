@@ -27,7 +27,8 @@ pub(super) struct OuterValues {
 }
 
 impl OuterValues {
-    /// The values that a subquery refers to of rows around it; nothing where what it refers to lies further out or deeper within.
+    /// The values that a subquery refers to of rows around it; nothing where a subquery within it, that is left as it is, refers to them.
+    /// What it refers to further out stays as it is: with the rows here it becomes part of the query around, which is looked at next.
     pub fn of(
         rows: &Arc<LogicalPlan>,
         subquery: &LogicalPlan,
@@ -45,7 +46,6 @@ impl OuterValues {
                                 columns.push(column.clone());
                             }
                         }
-                        Expr::OuterReferenceColumn(..) => is_known = false,
                         expr => is_known &= !reaches_out(expr, node),
                     }
                     Ok(TreeNodeRecursion::Continue)
@@ -103,6 +103,9 @@ impl OuterValues {
     /// The rows of a plan within the subquery for each of the values, which come along as columns of their own; nothing where that
     /// cannot be said here.
     pub fn rows_of(&self, plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+        if self.columns.is_empty() {
+            return Ok(Some(plan.clone()));
+        }
         if !is_correlated(plan)? {
             let values = LogicalPlanBuilder::from(self.plan(&self.qualifier)?);
             return values.cross_join(plan.clone())?.build().map(Some);
@@ -127,6 +130,8 @@ impl OuterValues {
                     .chain(self.values());
                 LogicalPlanBuilder::from(input).project(columns)?.build().map(Some)
             }
+            // LATERAL.
+            LogicalPlan::Subquery(subquery) => self.rows_of(&subquery.subquery),
             LogicalPlan::Distinct(Distinct::All(input)) => {
                 let Some(input) = self.rows_of(input)? else { return Ok(None) };
                 LogicalPlanBuilder::from(input).distinct()?.build().map(Some)
@@ -321,10 +326,11 @@ impl OuterValues {
 }
 
 fn value_of(qualifier: &str, place: usize) -> Column {
-    Column::new(Some(qualifier.to_string()), format!("v{place}"))
+    // With the qualifier in its name, it is told from others also where names alone count, as in a union.
+    Column::new(Some(qualifier.to_string()), format!("{qualifier}_v{place}"))
 }
 
-fn is_not_distinct(left: Expr, right: Expr) -> Expr {
+pub(super) fn is_not_distinct(left: Expr, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::IsNotDistinctFrom, Box::new(right)))
 }
 

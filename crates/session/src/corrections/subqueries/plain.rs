@@ -1,5 +1,6 @@
 //! Which subqueries DataFusion turns into joins itself, and rightly.
 
+use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::split_conjunction;
@@ -11,6 +12,30 @@ pub(super) fn is_correlated(plan: &LogicalPlan) -> Result<bool> {
     plan.apply(|node| {
         found |= node.contains_outer_reference();
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// Whether all that a plan refers to around it are columns of these rows: what stands further out is no column for DataFusion's join.
+pub(super) fn refers_to(plan: &LogicalPlan, rows: &LogicalPlan) -> Result<bool> {
+    Ok(!refers_where(plan, |column| !rows.schema().has_column(column))?)
+}
+
+/// Whether a plan refers to columns of these rows.
+pub(super) fn refers_to_some(plan: &LogicalPlan, rows: &LogicalPlan) -> Result<bool> {
+    refers_where(plan, |column| rows.schema().has_column(column))
+}
+
+/// Whether a plan refers to such a column around it.
+fn refers_where(plan: &LogicalPlan, is_meant: impl Fn(&Column) -> bool) -> Result<bool> {
+    let mut found = false;
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|expr| {
+                Ok(matches!(expr, Expr::OuterReferenceColumn(_, column) if is_meant(column)))
+            })?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
     })?;
     Ok(found)
 }
@@ -69,4 +94,22 @@ fn equals_a_column(condition: &Expr) -> bool {
         (bare(left), bare(right)),
         (Expr::Column(_), Expr::OuterReferenceColumn(..)) | (Expr::OuterReferenceColumn(..), Expr::Column(_))
     )
+}
+
+/// Whether a plan has at most one row, as far as can be told.
+pub(super) fn has_one_row(plan: &LogicalPlan) -> bool {
+    if plan.max_rows() == Some(1) {
+        return true;
+    }
+    match plan {
+        LogicalPlan::Projection(projection) => has_one_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => has_one_row(&alias.input),
+        LogicalPlan::Filter(filter) => has_one_row(&filter.input),
+        LogicalPlan::Sort(sort) => has_one_row(&sort.input),
+        LogicalPlan::Limit(limit) => has_one_row(&limit.input),
+        LogicalPlan::Join(join) if matches!(join.join_type, JoinType::Inner | JoinType::Left) => {
+            has_one_row(&join.left) && has_one_row(&join.right)
+        }
+        _ => false,
+    }
 }
