@@ -27,10 +27,11 @@ use datafusion::physical_optimizer::window_topn::WindowTopN;
 use datafusion::physical_optimizer::{ConfigOnlyContext, PhysicalOptimizerRule};
 
 use crate::csv_ranges::CsvRanges;
-use crate::filter_pushdown::Kept;
 use crate::join_order::JoinOrderRule;
+use crate::kept_rules::Kept;
 use crate::node::Node;
 use crate::original::{Original, Rest, Rule};
+use crate::outer_constants::OuterConstants;
 use crate::plan_copy::copy;
 use crate::recursion_guard::with_room;
 
@@ -57,6 +58,7 @@ fn is_known(rule: &Rule) -> bool {
     }
     rule.is::<JoinOrderRule>()
         || rule.is::<CsvRanges>()
+        || rule.is::<OuterConstants>()
         || rule.is::<WindowTopN>()
         || rule.is::<EnsureRequirements>()
         || rule.is::<CombinePartialFinalAggregate>()

@@ -15,12 +15,13 @@ mod exec;
 mod expected;
 mod fallback_plan;
 mod file_version;
-mod filter_pushdown;
 mod join_order;
+mod kept_rules;
 mod memory_identity;
 mod node;
 mod options;
 mod original;
+mod outer_constants;
 pub mod parameters;
 mod parts;
 mod plain_source;
@@ -44,11 +45,12 @@ pub use exec::{
     CannotRun, FellBack, KelpieExec, Run, for_each_compiled, into_datafusion, on_engine, panic_text,
 };
 pub use file_version::file_version;
-pub use filter_pushdown::keep_from_filter_pushdown;
 pub use join_order::JoinOrderRule;
+pub use kept_rules::keep_from_physical_rules;
 pub use memory_identity::{MemoryIdentity, identify};
 pub use options::{Fallback, GenericPlanMode, KelpieOptions, OPTIONS, SessionOption, options_as_markdown};
 pub use original::Rest;
+pub use outer_constants::OuterConstants;
 pub use reader_source::{Batches, FileReader, ReaderSource, WantedColumns};
 pub use row_starts::{ByteRange, Quoting, RowStarts};
 pub use rule::{KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompiled_reasons};

@@ -15,8 +15,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use kelpie_datafusion::clock::{timed, timed_future};
 use kelpie_datafusion::{
-    CorrectionsRule, CsvRanges, JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule,
-    keep_from_filter_pushdown,
+    CorrectionsRule, CsvRanges, JoinOrderRule, KelpieOptions, KelpieRule, OuterConstants, Rest,
+    WholeQueryRule, keep_from_physical_rules,
 };
 use kelpie_engine::{Engine, Phase};
 
@@ -91,7 +91,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     rules.insert(0, Arc::new(FileFacts));
-    keep_from_filter_pushdown(rules);
+    keep_from_physical_rules(rules);
     add_planning(rules, &engine, &runtime);
     let inner = builder.query_planner().take();
     builder
@@ -122,6 +122,7 @@ fn add_planning(rules: &mut Vec<Rule>, engine: &Arc<Engine>, runtime: &RuntimeEn
     // Files are dealt out by this rule.
     if let Some(requirements) = place("EnsureRequirements") {
         rules.insert(requirements + 1, Arc::new(CsvRanges));
+        rules.insert(requirements, Arc::new(OuterConstants));
     }
     let place = |name: &str| rules.iter().position(|rule| rule.name() == name);
     let (first, place) = match (place("FilterPushdown"), place("EnsureRequirements")) {

@@ -30,7 +30,9 @@ use super::has_expr;
 use super::shared::{is_volatile, shared};
 use dependent::OuterValues;
 use nodes::rewritten;
-use plain::{has_one_row, is_correlated, is_grouped_by_equal_columns, is_pulled_up, refers_to};
+use plain::{
+    has_one_row, has_own_names, is_correlated, is_grouped_by_equal_columns, is_pulled_up, refers_to,
+};
 
 /// Makes columns of joins of the subqueries that DataFusion does not make joins of itself, or not rightly.
 #[derive(Debug)]
@@ -138,7 +140,9 @@ impl<'a> Around<'a> {
             Expr::ScalarSubquery(subquery) => {
                 let plan = &subquery.subquery;
                 let is_plain = || -> Result<bool> {
-                    Ok(is_grouped_by_equal_columns(plan)? && refers_to(plan, &self.rows)?)
+                    Ok(is_grouped_by_equal_columns(plan)?
+                        && refers_to(plan, &self.rows)?
+                        && has_own_names(plan)?)
                 };
                 if self.takes_scalars && is_plain()? || !is_correlated(plan)? {
                     return Ok(Expr::ScalarSubquery(subquery));
@@ -155,7 +159,7 @@ impl<'a> Around<'a> {
 
     /// Whether DataFusion makes a join of a subquery with the rows around it.
     fn is_pulled_up(&self, plan: &LogicalPlan) -> Result<bool> {
-        Ok(is_pulled_up(plan)? && refers_to(plan, &self.rows)?)
+        Ok(is_pulled_up(plan)? && refers_to(plan, &self.rows)? && has_own_names(plan)?)
     }
 
     /// DataFusion looks for the expression that a subquery gives: rows that are written out have none.

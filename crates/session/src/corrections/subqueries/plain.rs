@@ -40,6 +40,27 @@ fn refers_where(plan: &LogicalPlan, is_meant: impl Fn(&Column) -> bool) -> Resul
     Ok(found)
 }
 
+/// Whether the columns that such conditions name can be told from each other by their names alone, and from those that the plan has:
+/// DataFusion gives all of them one qualifier.
+pub(super) fn has_own_names(plan: &LogicalPlan) -> Result<bool> {
+    let mut known = plan.schema().columns();
+    let mut own = true;
+    plan.apply(|node| {
+        if let LogicalPlan::Filter(filter) = node {
+            let conditions = split_conjunction(&filter.predicate).into_iter();
+            for column in
+                conditions.filter(|condition| condition.contains_outer()).flat_map(Expr::column_refs)
+            {
+                own &=
+                    known.iter().all(|other| other.name != column.name || other.relation == column.relation);
+                known.push(column.clone());
+            }
+        }
+        Ok(if own { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(own)
+}
+
 /// Whether all that refers to a row around a plan are conditions that can as well be conditions of a join with it: only what keeps
 /// rows as they are is above them.
 pub(super) fn is_pulled_up(plan: &LogicalPlan) -> Result<bool> {

@@ -1,8 +1,12 @@
-//! Plans that DataFusion's physical rules `FilterPushdown` would give another meaning are kept from them.
+//! Physical rules of DataFusion that are kept from plans which they would give another meaning.
 //!
+//! `FilterPushdown`, of filters and of what joins, sorts and aggregates find out while they run:
 //! - A filter is moved below `random() AS r`, and the function is then called once for each time that the filter names the column.
 //! - On its way down a filter looks for its columns by their names. Where two columns of a node share one, as those of a join of tables
 //!   with an `id` each, it takes the first: the filter gets to the wrong side of a join, or to another column.
+//!
+//! `aggregate_statistics` answers an aggregate of all rows by statistics. It looks for the partial one below the final one, and where that
+//! one has a FILTER it goes on to the next aggregate further down: `count(*) FILTER (…)` of `SELECT count(*)` is then the count below.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,17 +27,24 @@ use crate::options::KelpieOptions;
 use crate::original::Rule;
 use crate::recursion_guard::with_room;
 
-/// The names of DataFusion's rules: the first moves filters, the second what joins, sorts and aggregates find out while they run.
-const RULES: [&str; 2] = ["FilterPushdown", "FilterPushdown(Post)"];
+/// The rule that moves filters down.
+const FILTERS: &str = "FilterPushdown";
 
-/// Keeps such plans from DataFusion's rules, where they are among these.
-pub fn keep_from_filter_pushdown(rules: &mut [Rule]) {
-    for rule in rules.iter_mut().filter(|rule| RULES.contains(&rule.name())) {
+/// The rule that moves down what joins, sorts and aggregates find out while they run.
+const DYNAMIC_FILTERS: &str = "FilterPushdown(Post)";
+
+/// The rule that answers aggregates by statistics.
+const STATISTICS: &str = "aggregate_statistics";
+
+/// Keeps these rules of a session from such plans.
+pub fn keep_from_physical_rules(rules: &mut [Rule]) {
+    for rule in rules.iter_mut().filter(|rule| [FILTERS, DYNAMIC_FILTERS, STATISTICS].contains(&rule.name()))
+    {
         *rule = Arc::new(Kept(Arc::clone(rule)));
     }
 }
 
-/// One of DataFusion's rules, for other plans.
+/// One of these rules.
 pub(crate) struct Kept(pub Rule);
 
 impl std::fmt::Debug for Kept {
@@ -44,9 +55,11 @@ impl std::fmt::Debug for Kept {
 
 impl PhysicalOptimizerRule for Kept {
     fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
-        let is_dynamic = self.name() == RULES[1];
         let is_kept = || -> Result<bool> {
-            Ok(plan.exists(|node| Ok(computes_volatile(node)))? || misleads(&plan, is_dynamic, false))
+            match self.name() {
+                STATISTICS => Ok(counts_below(&plan, false)),
+                name => Ok(computes_volatile(&plan)? || misleads(&plan, name == DYNAMIC_FILTERS, false)),
+            }
         };
         match KelpieOptions::of(config).corrections && with_room(&plan, is_kept)? {
             true => Ok(plan),
@@ -63,9 +76,22 @@ impl PhysicalOptimizerRule for Kept {
     }
 }
 
-fn computes_volatile(node: &Node) -> bool {
-    let projection = node.downcast_ref::<ProjectionExec>();
-    projection.is_some_and(|projection| projection.expr().iter().any(|column| is_volatile(&column.expr)))
+fn computes_volatile(plan: &Node) -> Result<bool> {
+    plan.exists(|node| {
+        let projection = node.downcast_ref::<ProjectionExec>();
+        Ok(projection
+            .is_some_and(|projection| projection.expr().iter().any(|column| is_volatile(&column.expr))))
+    })
+}
+
+/// Whether an aggregate stands below one with a FILTER.
+fn counts_below(node: &Node, is_below: bool) -> bool {
+    let aggregate = node.downcast_ref::<AggregateExec>();
+    if is_below && aggregate.is_some() {
+        return true;
+    }
+    let has_filter = aggregate.is_some_and(|aggregate| aggregate.filter_expr().iter().any(Option::is_some));
+    node.children().into_iter().any(|child| counts_below(child, is_below || has_filter))
 }
 
 /// Whether a filter that is handed down comes to columns that share a name.
