@@ -10,7 +10,6 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::corrections::nan::plan::OneNanExec;
-use crate::outer_constants::OuterRowsExec;
 
 /// A node.
 pub(crate) type Node = Arc<dyn ExecutionPlan>;
@@ -24,7 +23,7 @@ pub(crate) fn pass_through(node: &Node) -> Option<&Node> {
         || node.is::<OutputRequirementExec>()
         // What is compiled reads so by itself.
         || node.is::<OneNanExec>()
-        || node.is::<OuterRowsExec>()
+        || node.name() == "OuterRowsExec"
         || node.name() == "CoalesceBatchesExec";
     match node.children().as_slice() {
         [input] if known => Some(input),

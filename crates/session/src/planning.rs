@@ -19,7 +19,7 @@ use kelpie_engine::Phase;
 
 use crate::checked_files::check_external;
 use crate::copies::written_as_named;
-use crate::corrections::{self, Which, is_for_names, share, unique_names, write_out_columns};
+use crate::corrections::{self, Which, analyzed, is_for_names, share, unique_names, write_out_columns};
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
 use crate::plan_cache::{
@@ -64,6 +64,7 @@ impl Planning {
             }
             plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
                 check_external(&plan)?;
+                let plan = analyzed(plan, &state)?;
                 if keeps_a_plan(&plan) {
                     self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
                 }

@@ -24,11 +24,15 @@ mod unique_names;
 mod volatile;
 mod windows;
 
+use std::sync::Arc;
+
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, Prepare, Statement as LogicalStatement};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::dialect::Dialect;
+use kelpie_datafusion::KelpieOptions;
 
 pub(crate) use bags::NumberedCopies;
 pub(crate) use kept_rules::keep_from_rules;
@@ -75,6 +79,26 @@ fn correct(statement: &mut Statement) -> Result<()> {
     intervals::write_out(statement)?;
     bags::count_copies(statement);
     Ok(())
+}
+
+/// A statement to prepare with its subqueries corrected. DataFusion optimizes what is prepared before its rules of analysis see it.
+pub(crate) fn analyzed(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
+    match &plan {
+        LogicalPlan::Statement(LogicalStatement::Prepare(prepare))
+            if KelpieOptions::of(state.config_options()).corrections
+                && subqueries::has_any(&prepare.input)? =>
+        {
+            let input = prepare.input.as_ref().clone();
+            // What is wrong with it is said where it runs.
+            let Ok(input) = state.analyzer().execute_and_check(input, state.config_options(), |_, _| {})
+            else {
+                return Ok(plan);
+            };
+            let prepare = Prepare { input: Arc::new(input), ..prepare.clone() };
+            Ok(LogicalPlan::Statement(LogicalStatement::Prepare(prepare)))
+        }
+        _ => Ok(plan),
+    }
 }
 
 /// Whether a plan, subqueries included, has an expression of a kind.

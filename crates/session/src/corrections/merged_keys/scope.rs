@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, WildcardAdditionalOptions, With,
 };
 
+use super::super::unique_names::{is_for_names, rename};
 use super::write_merged;
 use crate::names::constraint;
 use crate::syntax::{Flow, Walk, call, normal, plain_query, quoted, select_all, visit_part};
@@ -42,7 +43,15 @@ impl Relation {
     /// Finds its columns; whether these are known.
     pub async fn plan(&mut self, state: &SessionState) -> bool {
         let statement = SqlStatement::Query(Box::new(self.query.clone()));
-        let planned = state.statement_to_plan(Statement::Statement(Box::new(statement))).await;
+        let mut statement = Statement::Statement(Box::new(statement));
+        let planned = match state.statement_to_plan(statement.clone()).await {
+            // What the statement gets for the same reason, when it is planned.
+            Err(error) if is_for_names(&error) => {
+                rename(&mut statement);
+                state.statement_to_plan(statement).await
+            }
+            planned => planned,
+        };
         match planned {
             Ok(plan) => {
                 self.columns = plan.schema().fields().iter().map(|field| field.name().clone()).collect();

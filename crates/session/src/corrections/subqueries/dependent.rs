@@ -10,7 +10,8 @@ use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Join, JoinType, Limit,
-    LogicalPlan, LogicalPlanBuilder, Operator, SkipType, Union, Window, WindowFunctionDefinition, lit, when,
+    LogicalPlan, LogicalPlanBuilder, Operator, SkipType, Union, Values, Window, WindowFunctionDefinition,
+    lit, when,
 };
 
 use super::plain::is_correlated;
@@ -143,6 +144,7 @@ impl OuterValues {
             LogicalPlan::Join(join) => self.joined(join),
             LogicalPlan::Window(window) => self.windowed(window),
             LogicalPlan::Union(union) => self.united(union),
+            LogicalPlan::Values(values) => self.written(values),
             _ => Ok(None),
         }
     }
@@ -301,6 +303,31 @@ impl OuterValues {
             calls.push(call);
         }
         LogicalPlanBuilder::from(input).window(calls)?.project(columns)?.build().map(Some)
+    }
+
+    /// Rows that are written out, of which each is one for each of the values.
+    fn written(&self, written: &Values) -> Result<Option<LogicalPlan>> {
+        let names = written.schema.columns();
+        let mut inputs = Vec::new();
+        for row in &written.values {
+            let cells = row.iter().zip(&names).map(|(cell, name)| {
+                Ok(self.inside(cell.clone())?.alias_qualified(name.relation.clone(), name.name.clone()))
+            });
+            let cells = cells.chain(self.values().map(Ok)).collect::<Result<Vec<Expr>>>()?;
+            let values = LogicalPlanBuilder::from(self.plan(&self.qualifier)?);
+            inputs.push(Arc::new(values.project(cells)?.build()?));
+        }
+        let Some(first) = inputs.first() else { return Ok(None) };
+        let columns = first.schema().columns();
+        let all = match inputs.as_slice() {
+            [only] => return Ok(Some(only.as_ref().clone())),
+            _ => LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?),
+        };
+        let unioned = all.schema().columns().into_iter().zip(columns);
+        let columns: Vec<Expr> = unioned
+            .map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name))
+            .collect();
+        LogicalPlanBuilder::from(all).project(columns)?.build().map(Some)
     }
 
     fn united(&self, union: &Union) -> Result<Option<LogicalPlan>> {

@@ -29,7 +29,7 @@ use kelpie_datafusion::KelpieOptions;
 use super::has_expr;
 use super::shared::{is_volatile, shared};
 use dependent::OuterValues;
-use nodes::rewritten;
+use nodes::{rewritten, with_own_schema};
 use plain::{
     has_one_row, has_own_names, is_correlated, is_grouped_by_equal_columns, is_pulled_up, refers_to,
 };
@@ -44,17 +44,19 @@ impl AnalyzerRule for SubqueryValues {
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).corrections || !is_meant(&plan)? {
+        if !KelpieOptions::of(config).corrections || !has_any(&plan)? {
             return Ok(plan);
         }
         let mut made = 0;
-        let rewritten = plan.transform_up_with_subqueries(|node| rewritten(node, &mut made))?;
+        // A subquery without rows is NULL, whatever its column says: what is above learns it from the join.
+        let rewritten =
+            plan.transform_up_with_subqueries(|node| rewritten(with_own_schema(node)?, &mut made))?;
         Ok(rewritten.data)
     }
 }
 
 /// Whether a plan has subqueries, as values or LATERAL.
-fn is_meant(plan: &LogicalPlan) -> Result<bool> {
+pub(super) fn has_any(plan: &LogicalPlan) -> Result<bool> {
     Ok(has_expr(plan, is_subquery)? || plan.exists(|node| Ok(matches!(node, LogicalPlan::Subquery(_))))?)
 }
 
@@ -262,7 +264,7 @@ impl<'a> Around<'a> {
             return Ok(Expr::InSubquery(within));
         };
         let column = Expr::Column(column);
-        let x_may_be_null = within.expr.nullable(self.rows.schema())?;
+        let x_may_be_null = within.expr.contains_outer() || within.expr.nullable(self.rows.schema())?;
         let row_may_be_null = column.nullable(plan.schema())?;
         let is_plain = match place {
             // It is compared here with what stands further out.

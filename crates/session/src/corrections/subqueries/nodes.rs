@@ -1,10 +1,13 @@
 //! The nodes of a plan that may hold subqueries.
 
+use std::sync::Arc;
+
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Union, lit};
 
 use super::dependent::{OuterValues, is_not_distinct};
 use super::plain::{is_correlated, refers_to_some};
@@ -95,6 +98,23 @@ pub(super) fn rewritten(node: LogicalPlan, made: &mut usize) -> Result<Transform
         }
         node => Ok(Transformed::no(node)),
     }
+}
+
+/// A node whose columns may be NULL where those of its inputs may be.
+pub(super) fn with_own_schema(node: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Union(union) = node else { return node.recompute_schema() };
+    let is_nullable = |place: usize| {
+        union
+            .inputs
+            .iter()
+            .any(|input| input.schema().fields().get(place).is_none_or(|field| field.is_nullable()))
+    };
+    let fields = union.schema.iter().enumerate().map(|(place, (qualifier, field))| {
+        let field = field.as_ref().clone().with_nullable(is_nullable(place));
+        (qualifier.cloned(), Arc::new(field))
+    });
+    let schema = DFSchema::new_with_metadata(fields.collect(), union.schema.metadata().clone())?;
+    Ok(LogicalPlan::Union(Union { inputs: union.inputs, schema: Arc::new(schema) }))
 }
 
 /// Whether the right side of a join refers to its left side: LATERAL, whether it is said or not.

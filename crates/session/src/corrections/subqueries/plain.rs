@@ -66,7 +66,6 @@ pub(super) fn has_own_names(plan: &LogicalPlan) -> Result<bool> {
 pub(super) fn is_pulled_up(plan: &LogicalPlan) -> Result<bool> {
     match plan {
         LogicalPlan::Filter(filter) => is_pulled_up(&filter.input),
-        LogicalPlan::SubqueryAlias(alias) => is_pulled_up(&alias.input),
         LogicalPlan::Projection(projection) if !plan.contains_outer_reference() => {
             is_pulled_up(&projection.input)
         }
@@ -80,7 +79,6 @@ pub(super) fn is_pulled_up(plan: &LogicalPlan) -> Result<bool> {
 /// Whether a plan is one aggregate over rows that equal columns of a row around it, without HAVING: DataFusion groups by those columns.
 pub(super) fn is_grouped_by_equal_columns(plan: &LogicalPlan) -> Result<bool> {
     match plan {
-        LogicalPlan::SubqueryAlias(alias) => is_grouped_by_equal_columns(&alias.input),
         LogicalPlan::Projection(projection) if !plan.contains_outer_reference() => {
             is_grouped_by_equal_columns(&projection.input)
         }
