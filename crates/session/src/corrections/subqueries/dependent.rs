@@ -10,8 +10,8 @@ use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Join, JoinType, Limit,
-    LogicalPlan, LogicalPlanBuilder, Operator, SkipType, Union, Values, Window, WindowFunctionDefinition,
-    lit, when,
+    LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, SubqueryAlias, Union, Values, Window,
+    WindowFunctionDefinition, lit, when,
 };
 
 use super::plain::is_correlated;
@@ -151,6 +151,23 @@ impl OuterValues {
 
     /// The first rows for each of the values.
     fn limited(&self, limit: &Limit) -> Result<Option<LogicalPlan>> {
+        // The order that decides which rows are first may be by columns that are not shown: it is below what shows the others.
+        let below = |input: &Arc<LogicalPlan>| {
+            let limit = Limit { input: Arc::clone(input), ..limit.clone() };
+            Arc::new(LogicalPlan::Limit(limit))
+        };
+        match limit.input.as_ref() {
+            LogicalPlan::Projection(shown) => {
+                let (exprs, schema) = (shown.expr.clone(), Arc::clone(&shown.schema));
+                let shown = Projection::try_new_with_schema(exprs, below(&shown.input), schema)?;
+                return self.rows_of(&LogicalPlan::Projection(shown));
+            }
+            LogicalPlan::SubqueryAlias(alias) => {
+                let alias = SubqueryAlias::try_new(below(&alias.input), alias.alias.clone())?;
+                return self.rows_of(&LogicalPlan::SubqueryAlias(alias));
+            }
+            _ => {}
+        }
         let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
             (limit.get_skip_type()?, limit.get_fetch_type()?)
         else {
