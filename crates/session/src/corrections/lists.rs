@@ -45,10 +45,27 @@ fn is_constant(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(value, _) if !value.is_null())
 }
 
+/// Whether an expression becomes one constant: two of them are equal only where they are written so.
+fn is_fixed(expr: &Expr) -> bool {
+    let varies = expr.exists(|expr| {
+        Ok(match expr {
+            Expr::Literal(value, _) => value.is_null(),
+            expr => matches!(
+                expr,
+                Expr::Column(_)
+                    | Expr::OuterReferenceColumn(..)
+                    | Expr::ScalarSubquery(_)
+                    | Expr::AggregateFunction(_)
+            ),
+        })
+    });
+    !varies.unwrap_or(true) && !expr.is_volatile()
+}
+
 /// Comparisons in place of a list that has more than constants.
 fn compared(expr: Expr) -> Transformed<Expr> {
     let Expr::InList(list) = expr else { return Transformed::no(expr) };
-    if list.list.is_empty() || list.list.iter().all(is_constant) || list.expr.is_volatile() {
+    if list.list.is_empty() || list.list.iter().all(is_fixed) || list.expr.is_volatile() {
         return Transformed::no(Expr::InList(list));
     }
     let InList { expr, list, negated } = list;
