@@ -28,11 +28,12 @@ use datafusion::physical_optimizer::{ConfigOnlyContext, PhysicalOptimizerRule};
 
 use crate::csv_ranges::CsvRanges;
 use crate::join_order::JoinOrderRule;
+use crate::kept_rules::Kept;
 use crate::node::Node;
 use crate::original::{Original, Rest, Rule};
+use crate::outer_constants::OuterConstants;
 use crate::plan_copy::copy;
 use crate::recursion_guard::with_room;
-use crate::volatile_filters::WithoutVolatile;
 
 impl Rest {
     /// Some rules, where each is known to change how a plan runs and never what it gives: a rule of somebody else must see every
@@ -52,11 +53,12 @@ impl Rest {
 
 fn is_known(rule: &Rule) -> bool {
     let rule: &dyn Any = rule.as_ref();
-    if let Some(WithoutVolatile(rule)) = rule.downcast_ref() {
+    if let Some(Kept(rule)) = rule.downcast_ref() {
         return is_known(rule);
     }
     rule.is::<JoinOrderRule>()
         || rule.is::<CsvRanges>()
+        || rule.is::<OuterConstants>()
         || rule.is::<WindowTopN>()
         || rule.is::<EnsureRequirements>()
         || rule.is::<CombinePartialFinalAggregate>()

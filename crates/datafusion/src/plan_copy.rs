@@ -56,6 +56,7 @@ use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceCh
 
 use crate::corrections::nan::plan::OneNanExec;
 use crate::exec::KelpieExec;
+use crate::outer_constants::OuterRowsExec;
 use crate::parameters::{ParametersExec, Values};
 use crate::reader_source::ReaderSource;
 
@@ -343,6 +344,7 @@ fn is_known(node: &Node) -> bool {
         LocalLimitExec,
         NestedLoopJoinExec,
         OneNanExec,
+        OuterRowsExec,
         OutputRequirementExec,
         ParametersExec,
         PartialSortExec,

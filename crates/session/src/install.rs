@@ -15,12 +15,14 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use kelpie_datafusion::clock::{timed, timed_future};
 use kelpie_datafusion::{
-    CorrectionsRule, CsvRanges, JoinOrderRule, KelpieOptions, KelpieRule, Rest, WholeQueryRule,
-    WindowFilters, keep_volatile_filters,
+    CorrectionsRule, CsvRanges, JoinOrderRule, KelpieOptions, KelpieRule, OuterConstants, Rest,
+    WholeQueryRule, WindowFilters, keep_from_physical_rules,
 };
 use kelpie_engine::{Engine, Phase};
 
-use crate::corrections::{SplitOrders, SubqueryValues, VolatileOnce, keep_from_rules};
+use crate::corrections::{
+    Lists, SharedPlanner, SplitOrders, SubqueryValues, VolatileOnce, apart, keep_from_rules,
+};
 use crate::file_facts::FileFacts;
 use crate::files::{infer_from_whole_rows, read_external_tables};
 use crate::plan_cache::{KeptPlans, Planned, Request};
@@ -90,11 +92,12 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     rules.insert(0, Arc::new(FileFacts));
-    keep_volatile_filters(rules);
+    keep_from_physical_rules(rules);
     add_planning(rules, &engine, &runtime);
     let inner = builder.query_planner().take();
     builder
         .with_analyzer_rule(Arc::new(VolatileOnce))
+        .with_analyzer_rule(Arc::new(Lists))
         .with_analyzer_rule(Arc::new(SubqueryValues))
         .with_analyzer_rule(Arc::new(SplitOrders))
         .with_analyzer_rule(Arc::new(CorrectionsRule))
@@ -121,6 +124,7 @@ fn add_planning(rules: &mut Vec<Rule>, engine: &Arc<Engine>, runtime: &RuntimeEn
     // Files are dealt out by this rule.
     if let Some(requirements) = place("EnsureRequirements") {
         rules.insert(requirements + 1, Arc::new(CsvRanges));
+        rules.insert(requirements, Arc::new(OuterConstants));
     }
     let place = |name: &str| rules.iter().position(|rule| rule.name() == name);
     let (first, place) = match (place("FilterPushdown"), place("EnsureRequirements")) {
@@ -203,8 +207,12 @@ impl KelpiePlanner {
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match &self.inner {
-            Some(inner) => inner.create_physical_plan(plan, session).await,
-            None => DefaultPhysicalPlanner::default().create_physical_plan(plan, session).await,
+            Some(inner) => inner.create_physical_plan(&apart(plan.clone())?, session).await,
+            None => {
+                let shared = Arc::new(SharedPlanner::default());
+                let planner = DefaultPhysicalPlanner::with_extension_planners(vec![shared]);
+                planner.create_physical_plan(plan, session).await
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ use kelpie_engine::Phase;
 
 use crate::checked_files::check_external;
 use crate::copies::written_as_named;
-use crate::corrections::{correct, is_for_names, unique_names, without_underscores, write_out_merged_keys};
+use crate::corrections::{self, Which, analyzed, is_for_names, share, unique_names, write_out_columns};
 use crate::files::check_setting;
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
@@ -67,6 +67,7 @@ impl Planning {
             plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
                 check_external(&plan)?;
                 check_settings(&plan)?;
+                let plan = analyzed(plan, &state)?;
                 if keeps_a_plan(&plan) {
                     self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
                 }
@@ -167,12 +168,11 @@ async fn physical_plan(state: &SessionState, plan: &LogicalPlan) -> Result<Plann
 
 pub(crate) fn parsed(state: &SessionState, sql: &str) -> Result<Statement> {
     let dialect = &state.config_options().sql_parser.dialect;
-    let corrects = KelpieOptions::of(state.config_options()).corrections;
-    let sql = if corrects { without_underscores(sql, &GenericDialect) } else { Cow::Borrowed(sql) };
-    let mut statement = state.sql_to_statement(&sql, dialect)?;
-    if corrects {
-        correct(&mut statement)?;
-    }
+    let parse = |sql: &str| state.sql_to_statement(sql, dialect);
+    let mut statement = match KelpieOptions::of(state.config_options()).corrections {
+        true => corrections::parsed(sql, &GenericDialect, parse)?,
+        false => parse(sql)?,
+    };
     balance(&mut statement);
     written_as_named(&mut statement);
     Ok(statement)
@@ -186,18 +186,18 @@ pub(crate) async fn logical_plan(
     let corrects = KelpieOptions::of(state.config_options()).corrections;
     let zoned = if corrects { with_zone(state, sql) } else { Cow::Borrowed(state) };
     let state = zoned.as_ref();
-    let with_columns = async |mut statement| {
+    let with_columns = async |mut statement, which| {
         if corrects {
-            write_out_merged_keys(state, &mut statement).await?;
+            write_out_columns(state, &mut statement, which).await?;
         }
         Ok::<_, DataFusionError>(statement)
     };
     // Parsed again, as the planner consumed it: most statements are planned at once.
-    let again = async || with_columns(parsed(state, sql)?).await;
-    let plan = match state.statement_to_plan(with_columns(statement).await?).await {
+    let again = async |which| with_columns(parsed(state, sql)?, which).await;
+    let plan = match state.statement_to_plan(with_columns(statement, Which::Merged).await?).await {
         Ok(plan) => plan,
         Err(error) if corrects && is_for_names(&error) => {
-            let mut renamed = again().await?;
+            let mut renamed = again(Which::Wildcards).await?;
             let own = unique_names(&mut renamed);
             let plan = match state.statement_to_plan(renamed.clone()).await {
                 Ok(plan) => plan,
@@ -205,10 +205,10 @@ pub(crate) async fn logical_plan(
             };
             own.restore(plan)?
         }
-        Err(error) => replanned(state, &again().await?, error).await?,
+        Err(error) => replanned(state, &again(Which::Merged).await?, error).await?,
     };
     SQLOptions::new().verify_plan(&plan)?;
-    Ok(plan)
+    if corrects { share(plan) } else { Ok(plan) }
 }
 
 /// The state that a statement is planned by: one with a zone where it names times with one. Without a zone of the session, DataFusion takes

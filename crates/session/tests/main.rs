@@ -4,6 +4,7 @@
 
 mod adversarial;
 mod aggregates;
+mod answers;
 mod bad_input;
 mod changing_files;
 mod concurrent;
@@ -24,6 +25,7 @@ mod lying;
 mod movement;
 mod names;
 mod nan;
+mod outer_joins;
 mod partitions;
 mod people;
 mod plan_cache;

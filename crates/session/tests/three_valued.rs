@@ -1,15 +1,12 @@
 //! NULL through regular expressions and through IN of a subquery, and counts of distinct values: the same on every device and on
 //! DataFusion's operators.
 
-use datafusion::arrow::util::pretty::pretty_format_batches;
-use kelpie_session::{KelpieSession, SessionOptions};
+use kelpie_session::KelpieSession;
 
-const SETTINGS: [&[(&str, &str)]; 3] =
-    [&[("kelpie.device", "cpu")], &[("kelpie.device", "simt")], &[("kelpie.enabled", "false")]];
+use crate::answers::{EVERYWHERE, answer, session_with};
 
 async fn session(settings: &[(&str, &str)]) -> KelpieSession {
-    let with = |options: SessionOptions, (name, value): &(&str, &str)| options.with(*name, *value);
-    let session = KelpieSession::new(settings.iter().fold(SessionOptions::default(), with)).unwrap();
+    let session = session_with(settings);
     for sql in [
         r"create table t as select column1 id, column2 s from (values (1, 'a'), (2, null), (3, ''), (4, 'a\b'), (5, 'ab'))",
         "create table few as select column1 k, column2 w from (values (1, 'a'), (null, null), (4, 'x'))",
@@ -20,24 +17,9 @@ async fn session(settings: &[(&str, &str)]) -> KelpieSession {
     session
 }
 
-/// Rows, with their values side by side and `-` for NULL.
-async fn answer(session: &KelpieSession, sql: &str) -> Vec<String> {
-    let result = match session.sql(sql).await {
-        Ok(result) => result,
-        Err(error) => return vec![error.strip_backtrace()],
-    };
-    let text = pretty_format_batches(&result.batches).unwrap().to_string();
-    let cell = |cell: &str| if cell.trim().is_empty() { "-".to_string() } else { cell.trim().to_string() };
-    let words = |line: &str| {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
-        cells.into_iter().map(cell).collect::<Vec<_>>().join(" ")
-    };
-    text.lines().filter(|line| line.starts_with("| ")).skip(1).map(words).collect()
-}
-
 async fn check(cases: &[(&str, &[&str])]) {
     let mut wrong = Vec::new();
-    for settings in SETTINGS {
+    for settings in EVERYWHERE {
         let session = session(settings).await;
         for (sql, expected) in cases {
             let found = answer(&session, sql).await;
@@ -58,11 +40,11 @@ async fn null_through_regular_expressions() {
         ("select id from t where (s !~* '.*') is null", &["2"]),
         (
             "select id, s ~ '.*', s !~ '.*', regexp_like(s, '.*') from t where id < 4 order by id",
-            &["1 true false true", "2 - - -", "3 true false true"],
+            &["1 true false true", "2 NULL NULL NULL", "3 true false true"],
         ),
         ("select count(*) from t where case when s ~ '.*' then false else id = 2 end", &["1"]),
         ("select count(*), count(s ~ '.*') from t", &["5 4"]),
-        ("select s ~ null, null ~ '.*' from t where id = 1", &["- -"]),
+        ("select s ~ null, null ~ '.*' from t where id = 1", &["NULL NULL"]),
     ])
     .await;
 }
@@ -97,11 +79,11 @@ async fn null_through_in_of_a_subquery() {
         ("select id from t where case when id in (select k from few) then true else id = 2 end order by id", &["1", "2", "4"]),
         ("select id from t where coalesce(id in (select k from few), id > 3) order by id", &["1", "4", "5"]),
         ("select id, id in (select k from few), id not in (select k from sure) from t order by id", &[
-            "1 true false", "2 - true", "3 - true", "4 true true", "5 - false",
+            "1 true false", "2 NULL true", "3 NULL true", "4 true true", "5 NULL false",
         ]),
-        ("select id in (select k from few) i, count(*) from t group by 1 order by 1", &["true 2", "- 3"]),
+        ("select id in (select k from few) i, count(*) from t group by 1 order by 1", &["true 2", "NULL 3"]),
         ("select id, s in (select s from t where id in (1, 5)) from t order by id", &[
-            "1 true", "2 -", "3 false", "4 false", "5 true",
+            "1 true", "2 NULL", "3 false", "4 false", "5 true",
         ]),
         // As ever: conditions of their own.
         ("select id from t where id in (select k from few) order by id", &["1", "4"]),
@@ -118,7 +100,7 @@ async fn distinct_values_are_counted_alike() {
     let numbers =
         "select v % 7919 a, 'text ' || (v % 1201) s, v % 3 g from generate_series(1, 30000) as t(v)";
     let (mut answers, mut wrong) = (Vec::new(), Vec::new());
-    for settings in SETTINGS {
+    for settings in EVERYWHERE {
         let session = session(settings).await;
         session.sql(&format!("create table n as {numbers}")).await.unwrap();
         let mut found = Vec::new();

@@ -4,18 +4,19 @@ use std::fs::File;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, Date32Array, Int64Array, RecordBatch, TimestampMicrosecondArray,
-    TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray,
+    ArrayRef, Date32Array, Int64Array, RecordBatch, TimestampMicrosecondArray, TimestampMillisecondArray,
+    TimestampNanosecondArray, TimestampSecondArray,
 };
-use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::datasource::MemTable;
 use datafusion::parquet::basic::Type as PhysicalType;
 use datafusion::parquet::data_type::{Int96, Int96Type};
 use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::parquet::file::writer::SerializedFileWriter;
 use datafusion::parquet::schema::types::Type;
-use kelpie_session::{KelpieSession, SessionOptions};
+use kelpie_session::KelpieSession;
 use tempfile::TempDir;
+
+use crate::answers::{answer, session_with};
 
 const DAY: i64 = 86_400;
 /// The first days of the years 1000, 1500, 1970, 2010, 2300, 3000 and 9999.
@@ -44,8 +45,7 @@ fn sessions() -> Vec<(&'static str, KelpieSession)> {
     ];
     let n = RecordBatch::try_from_iter(columns).unwrap();
     let session = |device: &'static str| {
-        let options = SessionOptions::default().with("kelpie.device", device).with("kelpie.min_rows", "0");
-        let session = KelpieSession::new(options).unwrap();
+        let session = session_with(&[("kelpie.device", device), ("kelpie.min_rows", "0")]);
         for (name, batch) in [("t", t.clone()), ("n", n.clone())] {
             let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap();
             session.context().register_table(name, Arc::new(table)).unwrap();
@@ -59,29 +59,13 @@ async fn answers(sessions: &[(&str, KelpieSession)], cases: &[(&str, &str)]) {
     let mut wrong = Vec::new();
     for (device, session) in sessions {
         for (sql, expected) in cases {
-            let shown = match session.sql(sql).await {
-                Ok(result) => shown(&result.batches),
-                Err(error) => error.strip_backtrace(),
-            };
+            let shown = answer(session, sql).await.join(", ");
             if shown != *expected {
                 wrong.push(format!("{device}: {sql}\n  {shown}\n  not {expected}"));
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-fn shown(batches: &[RecordBatch]) -> String {
-    let value = |column: &ArrayRef, row| match column.is_null(row) {
-        true => "NULL".into(),
-        false => array_value_to_string(column, row).unwrap(),
-    };
-    let row = |batch: &RecordBatch, row| {
-        let values: Vec<String> = batch.columns().iter().map(|column| value(column, row)).collect();
-        values.join(" ")
-    };
-    let rows = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |at| row(batch, at)));
-    rows.collect::<Vec<_>>().join(", ")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -246,8 +230,7 @@ async fn datafusion_as_it_is_fails() {
         ] {
             assert!(session.sql(sql).await.is_err(), "{device}: {sql}");
         }
-        let result = session.sql("select date '2024-01-31' - interval '1 second'").await.unwrap();
-        assert_eq!(shown(&result.batches), "2024-01-31");
+        assert_eq!(answer(&session, "select date '2024-01-31' - interval '1 second'").await, ["2024-01-31"]);
     }
 }
 

@@ -1,15 +1,15 @@
 //! Clauses that have another form which DataFusion plans: `FROM t` alone, ORDER BY ALL, FETCH FIRST, GROUP BY … WITH ROLLUP, and lists of
-//! grouping sets with the parentheses left out.
+//! grouping sets with the parentheses left out. And `(a JOIN b USING (k)) AS q`, whose columns are those of a query.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Fetch, GroupByExpr, GroupByWithModifier, LimitClause, OrderBy, OrderByKind, Query, Select,
-    SelectFlavor, SelectItem, Value, WildcardAdditionalOptions,
+    SelectFlavor, SelectItem, SetExpr, TableFactor, Value, WildcardAdditionalOptions,
 };
 
-use crate::syntax::{Flow, Walk, visit};
+use crate::syntax::{Flow, Walk, plain_query, select_all, visit};
 
 /// Writes such clauses in the form that is planned.
 pub(super) fn write_out(statement: &mut Statement) {
@@ -24,6 +24,15 @@ impl Walk for Clauses {
             order_by_all(order);
         }
         fetch(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        if let TableFactor::NestedJoin { table_with_joins, alias: alias @ Some(_) } = factor {
+            let select = select_all(vec![table_with_joins.as_ref().clone()]);
+            let subquery = Box::new(plain_query(SetExpr::Select(Box::new(select))));
+            *factor = TableFactor::Derived { lateral: false, subquery, alias: alias.take(), sample: None };
+        }
         ControlFlow::Continue(())
     }
 

@@ -4,25 +4,20 @@ use std::borrow::Cow;
 
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::text::Tokens;
 
 /// A text without the underscores that group the digits of its numbers.
-pub(crate) fn without_underscores<'a>(sql: &'a str, dialect: &dyn Dialect) -> Cow<'a, str> {
+pub(super) fn without_underscores<'a>(sql: &'a str, dialect: &dyn Dialect) -> Cow<'a, str> {
     let has_group = |pair: &[u8]| pair[0] == b'_' && pair[1].is_ascii_digit();
     if !sql.as_bytes().windows(2).any(has_group) {
         return Cow::Borrowed(sql);
     }
-    let Ok(tokens) = Tokenizer::new(dialect, sql).with_unescape(false).tokenize_with_location() else {
-        return Cow::Borrowed(sql);
-    };
-    let lines = line_starts(sql);
-    let byte_of = |line: u64, column: u64| {
-        let start = *lines.get(usize::try_from(line).ok()?.checked_sub(1)?)?;
-        let place = sql[start..].char_indices().nth(usize::try_from(column).ok()?.checked_sub(1)?)?;
-        Some(start + place.0)
-    };
+    let Some(mut tokens) = Tokens::of(sql, dialect) else { return Cow::Borrowed(sql) };
     let mut text = sql.as_bytes().to_vec();
-    for pair in tokens.windows(2) {
+    let all = std::mem::take(&mut tokens.all);
+    for pair in all.windows(2) {
         let (Token::Number(_, false), Token::Word(word)) = (&pair[0].token, &pair[1].token) else { continue };
         let is_group = word.quote_style.is_none()
             && word.keyword == Keyword::NoKeyword
@@ -33,7 +28,7 @@ pub(crate) fn without_underscores<'a>(sql: &'a str, dialect: &dyn Dialect) -> Co
         if !is_group || before != start {
             continue;
         }
-        if let Some(from) = byte_of(start.line, start.column) {
+        if let Some(from) = tokens.byte_of(start) {
             // A space in place of an underscore would part the number; a byte that is no text is taken out below.
             text[from..from + word.value.len()]
                 .iter_mut()
@@ -43,9 +38,4 @@ pub(crate) fn without_underscores<'a>(sql: &'a str, dialect: &dyn Dialect) -> Co
     }
     text.retain(|byte| *byte != 0xFF);
     String::from_utf8(text).map_or(Cow::Borrowed(sql), Cow::Owned)
-}
-
-/// Where lines begin, in bytes.
-fn line_starts(sql: &str) -> Vec<usize> {
-    std::iter::once(0).chain(sql.match_indices('\n').map(|(place, _)| place + 1)).collect()
 }

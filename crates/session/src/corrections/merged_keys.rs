@@ -1,6 +1,6 @@
 //! USING and NATURAL joins: the key of both sides is one column. Of a FULL join it is the one that is there, of a RIGHT join the right one;
 //! DataFusion takes the left one always, and finds the name ambiguous after a second join. Here such a join gets a condition, and the
-//! merged column is written out where the statement names it or says `*`.
+//! merged column is written out where the statement names it or says `*`. So are the columns of `*, *`, which share their names.
 
 mod scope;
 
@@ -10,8 +10,8 @@ use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Join, JoinConstraint, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
-    TableFactor, TableWithJoins, With,
+    Expr, GroupByExpr, Join, JoinConstraint, OrderBy, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, WildcardAdditionalOptions, With,
 };
 
 use crate::names::constraint;
@@ -19,21 +19,42 @@ use crate::syntax::{Flow, Walk, normal, quoted, visit, visit_part};
 use scope::{Relation, Scope};
 
 /// Writes out the merged columns of a statement. What cannot be planned by itself, such as a lateral subquery, stays as it is.
-pub(crate) async fn write_out(state: &SessionState, statement: &mut Statement) -> Result<()> {
+pub(crate) async fn write_out(state: &SessionState, statement: &mut Statement, which: Which) -> Result<()> {
     let mut skipped = 0;
     loop {
-        let mut seen = Seen { skipped, ..Seen::default() };
+        let mut seen = Seen { which, skipped, passed: 0, named: vec![], found: None };
         let _ = visit(statement, &mut seen);
         let Some(mut found) = seen.found else { return Ok(()) };
         let mut is_known = true;
         for relation in &mut found {
             is_known &= relation.plan(state).await;
         }
-        let mut change = Change { skipped, relations: is_known.then_some(found) };
+        let mut change = Change { which, skipped, relations: is_known.then_some(found) };
         // A statement that is as it was would be found again.
         let changed = visit(statement, &mut change).is_break();
         skipped += usize::from(!changed);
     }
+}
+
+/// Which SELECTs have their columns written out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// Those with merged columns.
+    Merged,
+    /// Those, too, that have several wildcards.
+    Wildcards,
+}
+
+impl Which {
+    fn affects(self, select: &Select) -> bool {
+        is_affected(&select.from) || self == Which::Wildcards && has_wildcards(select)
+    }
+}
+
+fn has_wildcards(select: &Select) -> bool {
+    let is_wildcard =
+        |item: &&SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+    select.projection.iter().filter(is_wildcard).count() > 1
 }
 
 /// Whether tables of a FROM have a merged column: DataFusion finds it ambiguous in conditions, too.
@@ -64,8 +85,8 @@ fn each_join(table: &TableWithJoins, see: &mut impl FnMut(&Join)) {
 }
 
 /// Looks for the first SELECT with such joins, the innermost ones first, and the relations in it.
-#[derive(Default)]
 struct Seen {
+    which: Which,
     /// Those that are left as they are.
     skipped: usize,
     passed: usize,
@@ -98,7 +119,7 @@ impl Walk for Seen {
             named.clone_from(&query.with);
         }
         for select in selects(&mut query.body) {
-            if !is_affected(&select.from) {
+            if !self.which.affects(select) {
                 continue;
             }
             if self.passed < self.skipped {
@@ -118,6 +139,7 @@ impl Walk for Seen {
 
 /// Changes the SELECT that was found.
 struct Change {
+    which: Which,
     skipped: usize,
     /// Its relations with their columns; absent where these are not known.
     relations: Option<Vec<Relation>>,
@@ -131,7 +153,7 @@ impl Walk for Change {
             _ => None,
         };
         for select in selects(body) {
-            if !is_affected(&select.from) {
+            if !self.which.affects(select) {
                 continue;
             }
             if self.skipped > 0 {
@@ -139,7 +161,7 @@ impl Walk for Change {
                 continue;
             }
             let Some(relations) = self.relations.take() else { return ControlFlow::Continue(()) };
-            let mut relations = relations.into_iter();
+            let (all, mut relations) = (relations.clone(), relations.into_iter());
             let mut scope = Scope::default();
             let mut from = select.from.clone();
             for table in &mut from {
@@ -152,11 +174,28 @@ impl Walk for Change {
                 return ControlFlow::Continue(());
             }
             select.from = from;
+            if self.which == Which::Wildcards && has_wildcards(select) {
+                write_wildcards(select, &all);
+            }
             change(select, order.take(), &scope);
             return ControlFlow::Break(None);
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Writes out the columns of relations that are all meant, `t.*`.
+fn write_wildcards(select: &mut Select, relations: &[Relation]) {
+    let items = std::mem::take(&mut select.projection).into_iter().flat_map(|item| match &item {
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
+            if *options == WildcardAdditionalOptions::default() =>
+        {
+            let found = relations.iter().find_map(|relation| relation.items(name));
+            found.unwrap_or_else(|| vec![item])
+        }
+        _ => vec![item],
+    });
+    select.projection = items.collect();
 }
 
 /// Writes the merged columns out in all of a SELECT.

@@ -5,49 +5,104 @@ mod bags;
 mod calls;
 mod clauses;
 mod digits;
+mod intervals;
 mod kept_rules;
 mod like;
+mod lists;
 mod merged_keys;
 mod numbers;
 mod orders;
+mod parentheses;
 mod precedence;
 mod refused;
 mod reset;
+mod rows;
 mod same_names;
+mod shared;
 mod subqueries;
+mod text;
 mod unique_names;
 mod volatile;
 mod windows;
 mod zones;
 
+use std::sync::Arc;
+
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, Prepare, Statement as LogicalStatement};
 use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::dialect::Dialect;
+use kelpie_datafusion::KelpieOptions;
 
 pub(crate) use bags::NumberedCopies;
-pub(crate) use digits::without_underscores;
 pub(crate) use kept_rules::keep_from_rules;
-pub(crate) use merged_keys::write_out as write_out_merged_keys;
+pub(crate) use lists::Lists;
+pub(crate) use merged_keys::{Which, write_out as write_out_columns};
 pub(crate) use orders::SplitOrders;
+pub(crate) use shared::{SharedPlanner, apart, share};
 pub(crate) use subqueries::SubqueryValues;
 pub(crate) use unique_names::{is_for_names, rename as unique_names};
 pub(crate) use volatile::VolatileOnce;
 
+/// Parses a statement, and mends what its syntax alone shows.
+pub(crate) fn parsed(
+    sql: &str,
+    dialect: &dyn Dialect,
+    parse: impl Fn(&str) -> Result<Statement>,
+) -> Result<Statement> {
+    let sql = digits::without_underscores(sql, dialect);
+    let with_marks = || {
+        let mut statement = parse(&parentheses::marked(&sql, dialect)?).ok()?;
+        parentheses::unmark(&mut statement);
+        Some(statement)
+    };
+    let marked = if parentheses::has_values(&sql) { with_marks() } else { None };
+    let mut statement = match marked {
+        Some(statement) => statement,
+        None => parse(&sql).or_else(|error| with_marks().ok_or(error))?,
+    };
+    correct(&mut statement)?;
+    Ok(statement)
+}
+
 /// Mends what the syntax alone shows. What is parsed and would have no effect is an error.
-pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
+fn correct(statement: &mut Statement) -> Result<()> {
     reset::set_to_default(statement);
     same_names::tell_apart(statement);
     clauses::write_out(statement);
     refused::refuse(statement)?;
     precedence::group(statement);
+    rows::write_out(statement);
     windows::resolve(statement)?;
     calls::rewrite(statement);
     like::escape(statement);
+    intervals::write_out(statement)?;
     bags::count_copies(statement);
     numbers::keep_digits(statement);
     zones::as_calls(statement);
     Ok(())
+}
+
+/// A statement to prepare with its subqueries corrected. DataFusion optimizes what is prepared before its rules of analysis see it.
+pub(crate) fn analyzed(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
+    match &plan {
+        LogicalPlan::Statement(LogicalStatement::Prepare(prepare))
+            if KelpieOptions::of(state.config_options()).corrections
+                && subqueries::has_any(&prepare.input)? =>
+        {
+            let input = prepare.input.as_ref().clone();
+            // What is wrong with it is said where it runs.
+            let Ok(input) = state.analyzer().execute_and_check(input, state.config_options(), |_, _| {})
+            else {
+                return Ok(plan);
+            };
+            let prepare = Prepare { input: Arc::new(input), ..prepare.clone() };
+            Ok(LogicalPlan::Statement(LogicalStatement::Prepare(prepare)))
+        }
+        _ => Ok(plan),
+    }
 }
 
 /// Whether a plan, subqueries included, has an expression of a kind.

@@ -1,5 +1,7 @@
 //! The columns that a FROM brings, in their order, and what the merged ones stand for.
 
+use std::ops::ControlFlow;
+
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
@@ -8,12 +10,13 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, WildcardAdditionalOptions, With,
 };
 
+use super::super::unique_names::{is_for_names, rename};
 use super::write_merged;
 use crate::names::constraint;
-use crate::syntax::{call, normal, plain_query, quoted, select_all};
+use crate::syntax::{Flow, Walk, call, normal, plain_query, quoted, select_all, visit_part};
 
 /// One relation of a FROM, as a query that has all of its columns.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Relation {
     query: Query,
     /// What comes before the dot and its columns.
@@ -22,10 +25,33 @@ pub(super) struct Relation {
 }
 
 impl Relation {
+    /// Its columns, where these are what a wildcard before its point means.
+    pub fn items(&self, wildcard: &ObjectName) -> Option<Vec<SelectItem>> {
+        let path = wildcard.0.iter().map(|part| part.as_ident().map(normal)).collect::<Option<Vec<_>>>()?;
+        let own: Vec<String> = self.qualifier.iter().map(normal).collect();
+        own.ends_with(&path)
+            .then(|| self.columns.iter().map(|name| self.column(name)).map(SelectItem::UnnamedExpr).collect())
+    }
+
+    fn column(&self, name: &str) -> Expr {
+        match self.qualifier.as_slice() {
+            [] => Expr::Identifier(quoted(name)),
+            path => Expr::CompoundIdentifier(path.iter().cloned().chain([quoted(name)]).collect()),
+        }
+    }
+
     /// Finds its columns; whether these are known.
     pub async fn plan(&mut self, state: &SessionState) -> bool {
         let statement = SqlStatement::Query(Box::new(self.query.clone()));
-        let planned = state.statement_to_plan(Statement::Statement(Box::new(statement))).await;
+        let mut statement = Statement::Statement(Box::new(statement));
+        let planned = match state.statement_to_plan(statement.clone()).await {
+            // What the statement gets for the same reason, when it is planned.
+            Err(error) if is_for_names(&error) => {
+                rename(&mut statement);
+                state.statement_to_plan(statement).await
+            }
+            planned => planned,
+        };
         match planned {
             Ok(plan) => {
                 self.columns = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
@@ -62,7 +88,7 @@ pub(super) fn relations(table: &mut TableWithJoins, named: &[&With], found: &mut
         };
         let from = TableWithJoins { relation: factor.clone(), joins: vec![] };
         let mut query = plain_query(SetExpr::Select(Box::new(select_all(vec![from]))));
-        query.with = all_named(named);
+        query.with = all_named(named).and_then(|with| needed(with, &mut query));
         found.push(Relation { query, qualifier, columns: vec![] });
     }
 }
@@ -78,6 +104,37 @@ fn all_named(named: &[&With]) -> Option<With> {
         all.cte_tables.push(table.clone());
     }
     Some(all)
+}
+
+/// Those of them that a query refers to: another may be the one that is looked at, and not planned by itself.
+fn needed(mut with: With, query: &mut Query) -> Option<With> {
+    let mut names = Names(Vec::new());
+    let _ = visit_part(query, &mut names);
+    let mut kept = vec![false; with.cte_tables.len()];
+    // What a later one refers to comes before it, but where they refer to each other.
+    for _ in 0..if with.recursive { with.cte_tables.len() } else { 1 } {
+        for (table, kept) in with.cte_tables.iter_mut().zip(&mut kept).rev() {
+            if !*kept && names.0.contains(&normal(&table.alias.name)) {
+                *kept = true;
+                let _ = visit_part(&mut table.query, &mut names);
+            }
+        }
+    }
+    let mut kept = kept.into_iter();
+    with.cte_tables.retain(|_| kept.next().unwrap_or(true));
+    (!with.cte_tables.is_empty()).then_some(with)
+}
+
+/// The names of tables.
+struct Names(Vec<String>);
+
+impl Walk for Names {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        if let TableFactor::Table { name, .. } = factor {
+            self.0.extend(name.0.last().and_then(ObjectNamePart::as_ident).map(normal));
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// Which rows a join keeps, and which columns.
@@ -127,16 +184,9 @@ fn means(name: &Ident, column: &Column) -> bool {
 
 impl Scope {
     fn of(relation: &Relation) -> Scope {
-        let columns = relation.columns.iter().map(|name| {
-            let path: Vec<Ident> =
-                relation.qualifier.iter().cloned().chain([quoted(name.as_str())]).collect();
-            let expr = if path.len() == 1 {
-                Expr::Identifier(quoted(name.as_str()))
-            } else {
-                Expr::CompoundIdentifier(path)
-            };
-            Column { name: name.clone(), expr, is_merged: false }
-        });
+        let column =
+            |name: &String| Column { name: name.clone(), expr: relation.column(name), is_merged: false };
+        let columns = relation.columns.iter().map(column);
         Scope(columns.collect())
     }
 

@@ -10,7 +10,8 @@ use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Join, JoinType, Limit,
-    LogicalPlan, LogicalPlanBuilder, Operator, SkipType, Union, Window, WindowFunctionDefinition, lit, when,
+    LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, SubqueryAlias, Union, Values, Window,
+    WindowFunctionDefinition, lit, when,
 };
 
 use super::plain::is_correlated;
@@ -27,7 +28,8 @@ pub(super) struct OuterValues {
 }
 
 impl OuterValues {
-    /// The values that a subquery refers to of rows around it; nothing where what it refers to lies further out or deeper within.
+    /// The values that a subquery refers to of rows around it; nothing where a subquery within it, that is left as it is, refers to them.
+    /// What it refers to further out stays as it is: with the rows here it becomes part of the query around, which is looked at next.
     pub fn of(
         rows: &Arc<LogicalPlan>,
         subquery: &LogicalPlan,
@@ -45,7 +47,6 @@ impl OuterValues {
                                 columns.push(column.clone());
                             }
                         }
-                        Expr::OuterReferenceColumn(..) => is_known = false,
                         expr => is_known &= !reaches_out(expr, node),
                     }
                     Ok(TreeNodeRecursion::Continue)
@@ -103,6 +104,9 @@ impl OuterValues {
     /// The rows of a plan within the subquery for each of the values, which come along as columns of their own; nothing where that
     /// cannot be said here.
     pub fn rows_of(&self, plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+        if self.columns.is_empty() {
+            return Ok(Some(plan.clone()));
+        }
         if !is_correlated(plan)? {
             let values = LogicalPlanBuilder::from(self.plan(&self.qualifier)?);
             return values.cross_join(plan.clone())?.build().map(Some);
@@ -127,6 +131,8 @@ impl OuterValues {
                     .chain(self.values());
                 LogicalPlanBuilder::from(input).project(columns)?.build().map(Some)
             }
+            // LATERAL.
+            LogicalPlan::Subquery(subquery) => self.rows_of(&subquery.subquery),
             LogicalPlan::Distinct(Distinct::All(input)) => {
                 let Some(input) = self.rows_of(input)? else { return Ok(None) };
                 LogicalPlanBuilder::from(input).distinct()?.build().map(Some)
@@ -138,12 +144,30 @@ impl OuterValues {
             LogicalPlan::Join(join) => self.joined(join),
             LogicalPlan::Window(window) => self.windowed(window),
             LogicalPlan::Union(union) => self.united(union),
+            LogicalPlan::Values(values) => self.written(values),
             _ => Ok(None),
         }
     }
 
     /// The first rows for each of the values.
     fn limited(&self, limit: &Limit) -> Result<Option<LogicalPlan>> {
+        // The order that decides which rows are first may be by columns that are not shown: it is below what shows the others.
+        let below = |input: &Arc<LogicalPlan>| {
+            let limit = Limit { input: Arc::clone(input), ..limit.clone() };
+            Arc::new(LogicalPlan::Limit(limit))
+        };
+        match limit.input.as_ref() {
+            LogicalPlan::Projection(shown) => {
+                let (exprs, schema) = (shown.expr.clone(), Arc::clone(&shown.schema));
+                let shown = Projection::try_new_with_schema(exprs, below(&shown.input), schema)?;
+                return self.rows_of(&LogicalPlan::Projection(shown));
+            }
+            LogicalPlan::SubqueryAlias(alias) => {
+                let alias = SubqueryAlias::try_new(below(&alias.input), alias.alias.clone())?;
+                return self.rows_of(&LogicalPlan::SubqueryAlias(alias));
+            }
+            _ => {}
+        }
         let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
             (limit.get_skip_type()?, limit.get_fetch_type()?)
         else {
@@ -298,6 +322,31 @@ impl OuterValues {
         LogicalPlanBuilder::from(input).window(calls)?.project(columns)?.build().map(Some)
     }
 
+    /// Rows that are written out, of which each is one for each of the values.
+    fn written(&self, written: &Values) -> Result<Option<LogicalPlan>> {
+        let names = written.schema.columns();
+        let mut inputs = Vec::new();
+        for row in &written.values {
+            let cells = row.iter().zip(&names).map(|(cell, name)| {
+                Ok(self.inside(cell.clone())?.alias_qualified(name.relation.clone(), name.name.clone()))
+            });
+            let cells = cells.chain(self.values().map(Ok)).collect::<Result<Vec<Expr>>>()?;
+            let values = LogicalPlanBuilder::from(self.plan(&self.qualifier)?);
+            inputs.push(Arc::new(values.project(cells)?.build()?));
+        }
+        let Some(first) = inputs.first() else { return Ok(None) };
+        let columns = first.schema().columns();
+        let all = match inputs.as_slice() {
+            [only] => return Ok(Some(only.as_ref().clone())),
+            _ => LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?),
+        };
+        let unioned = all.schema().columns().into_iter().zip(columns);
+        let columns: Vec<Expr> = unioned
+            .map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name))
+            .collect();
+        LogicalPlanBuilder::from(all).project(columns)?.build().map(Some)
+    }
+
     fn united(&self, union: &Union) -> Result<Option<LogicalPlan>> {
         let mut all: Option<LogicalPlanBuilder> = None;
         for input in &union.inputs {
@@ -321,10 +370,11 @@ impl OuterValues {
 }
 
 fn value_of(qualifier: &str, place: usize) -> Column {
-    Column::new(Some(qualifier.to_string()), format!("v{place}"))
+    // With the qualifier in its name, it is told from others also where names alone count, as in a union.
+    Column::new(Some(qualifier.to_string()), format!("{qualifier}_v{place}"))
 }
 
-fn is_not_distinct(left: Expr, right: Expr) -> Expr {
+pub(super) fn is_not_distinct(left: Expr, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::IsNotDistinctFrom, Box::new(right)))
 }
 

@@ -6,28 +6,33 @@
 //! before DataFusion looks at it.
 
 mod dependent;
+mod nodes;
 mod plain;
+mod single;
 
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, ExprSchema, NullEquality, ScalarValue};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{count, max, min};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, not,
-    when,
+    BinaryExpr, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, exists,
+    lit, not, not_exists, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 use kelpie_datafusion::KelpieOptions;
 
 use super::has_expr;
+use super::shared::{is_volatile, shared};
 use dependent::OuterValues;
-use plain::{is_correlated, is_grouped_by_equal_columns, is_pulled_up};
+use nodes::{rewritten, with_own_schema};
+use plain::{
+    has_one_row, has_own_names, is_correlated, is_grouped_by_equal_columns, is_pulled_up, refers_to,
+};
 
 /// Makes columns of joins of the subqueries that DataFusion does not make joins of itself, or not rightly.
 #[derive(Debug)]
@@ -39,13 +44,20 @@ impl AnalyzerRule for SubqueryValues {
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).corrections || !has_expr(&plan, is_subquery)? {
+        if !KelpieOptions::of(config).corrections || !has_any(&plan)? {
             return Ok(plan);
         }
         let mut made = 0;
-        let rewritten = plan.transform_up_with_subqueries(|node| rewritten(node, &mut made))?;
+        // A subquery without rows is NULL, whatever its column says: what is above learns it from the join.
+        let rewritten =
+            plan.transform_up_with_subqueries(|node| rewritten(with_own_schema(node)?, &mut made))?;
         Ok(rewritten.data)
     }
+}
+
+/// Whether a plan has subqueries, as values or LATERAL.
+pub(super) fn has_any(plan: &LogicalPlan) -> Result<bool> {
+    Ok(has_expr(plan, is_subquery)? || plan.exists(|node| Ok(matches!(node, LogicalPlan::Subquery(_))))?)
 }
 
 fn is_subquery(expr: &Expr) -> bool {
@@ -63,79 +75,24 @@ enum Place {
     Value,
 }
 
-fn rewritten(node: LogicalPlan, made: &mut usize) -> Result<Transformed<LogicalPlan>> {
-    let mut has_any = false;
-    node.apply_expressions(|expr| {
-        has_any |= expr.exists(|expr| Ok(is_subquery(expr)))?;
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    if !has_any {
-        return Ok(Transformed::no(node));
-    }
-    let names = NamePreserver::new(&node);
-    match node {
-        LogicalPlan::Filter(filter) => {
-            let mut around = Around::new(&filter.input, made);
-            let conditions = split_conjunction_owned(filter.predicate.clone()).into_iter();
-            let conditions = conditions.map(|condition| around.replace(condition, Place::Condition));
-            let conditions = conditions.collect::<Result<Vec<_>>>()?;
-            if !around.changed {
-                return Ok(Transformed::no(LogicalPlan::Filter(filter)));
-            }
-            let columns = filter.input.schema().columns().into_iter().map(Expr::Column);
-            let condition = conjunction(conditions).unwrap_or_else(|| lit(true));
-            let plan =
-                LogicalPlanBuilder::new_from_arc(around.rows).filter(condition)?.project(columns)?.build()?;
-            Ok(Transformed::yes(plan))
-        }
-        LogicalPlan::Projection(projection) => {
-            let mut around = Around::new(&projection.input, made);
-            let columns = around.replace_all(&projection.expr, &names)?;
-            if !around.changed {
-                return Ok(Transformed::no(LogicalPlan::Projection(projection)));
-            }
-            LogicalPlanBuilder::new_from_arc(around.rows).project(columns)?.build().map(Transformed::yes)
-        }
-        LogicalPlan::Aggregate(aggregate) => {
-            let mut around = Around::new(&aggregate.input, made);
-            let keys = around.replace_all(&aggregate.group_expr, &names)?;
-            let calls = around.replace_all(&aggregate.aggr_expr, &names)?;
-            if !around.changed {
-                return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
-            }
-            LogicalPlanBuilder::new_from_arc(around.rows)
-                .aggregate(keys, calls)?
-                .build()
-                .map(Transformed::yes)
-        }
-        LogicalPlan::Sort(mut sort) => {
-            let mut around = Around::new(&sort.input, made);
-            for key in &mut sort.expr {
-                key.expr = around.replace(std::mem::take(&mut key.expr), Place::Value)?;
-            }
-            if !around.changed {
-                return Ok(Transformed::no(LogicalPlan::Sort(sort)));
-            }
-            let columns = sort.input.schema().columns().into_iter().map(Expr::Column);
-            let sorted =
-                LogicalPlanBuilder::new_from_arc(around.rows).sort_with_limit(sort.expr, sort.fetch)?;
-            sorted.project(columns)?.build().map(Transformed::yes)
-        }
-        node => Ok(Transformed::no(node)),
-    }
-}
-
 /// The rows around subqueries, with a column for each of these.
 struct Around<'a> {
     rows: Arc<LogicalPlan>,
     /// Subqueries that have become columns, of the whole statement.
     made: &'a mut usize,
     changed: bool,
+    /// Whether DataFusion takes scalar subqueries in such a place.
+    takes_scalars: bool,
 }
 
 impl<'a> Around<'a> {
     fn new(rows: &Arc<LogicalPlan>, made: &'a mut usize) -> Around<'a> {
-        Around { rows: Arc::clone(rows), made, changed: false }
+        Around { rows: Arc::clone(rows), made, changed: false, takes_scalars: true }
+    }
+
+    /// Around expressions that DataFusion takes no scalar subqueries in.
+    fn without_scalars(rows: &Arc<LogicalPlan>, made: &'a mut usize) -> Around<'a> {
+        Around { takes_scalars: false, ..Around::new(rows, made) }
     }
 
     fn replace_all(&mut self, exprs: &[Expr], names: &NamePreserver) -> Result<Vec<Expr>> {
@@ -166,7 +123,7 @@ impl<'a> Around<'a> {
                 inner => Ok(not(self.replace(inner, Place::Value)?)),
             },
             Expr::Exists(exists) => {
-                if place != Place::Value && is_pulled_up(&exists.subquery.subquery)? {
+                if place != Place::Value && self.is_pulled_up(&exists.subquery.subquery)? {
                     return Ok(Expr::Exists(exists));
                 }
                 match self.exists(&exists.subquery.subquery)? {
@@ -184,7 +141,12 @@ impl<'a> Around<'a> {
             }
             Expr::ScalarSubquery(subquery) => {
                 let plan = &subquery.subquery;
-                if !is_correlated(plan)? || is_grouped_by_equal_columns(plan)? {
+                let is_plain = || -> Result<bool> {
+                    Ok(is_grouped_by_equal_columns(plan)?
+                        && refers_to(plan, &self.rows)?
+                        && has_own_names(plan)?)
+                };
+                if self.takes_scalars && is_plain()? || !is_correlated(plan)? {
                     return Ok(Expr::ScalarSubquery(subquery));
                 }
                 Ok(self.scalar(plan)?.unwrap_or(Expr::ScalarSubquery(subquery)))
@@ -197,10 +159,36 @@ impl<'a> Around<'a> {
         }
     }
 
+    /// Whether DataFusion makes a join of a subquery with the rows around it.
+    fn is_pulled_up(&self, plan: &LogicalPlan) -> Result<bool> {
+        Ok(is_pulled_up(plan)? && refers_to(plan, &self.rows)? && has_own_names(plan)?)
+    }
+
+    /// DataFusion looks for the expression that a subquery gives: rows that are written out have none.
+    fn with_output(&mut self, within: InSubquery) -> Result<InSubquery> {
+        let plan = &within.subquery.subquery;
+        if plan.head_output_expr()?.is_some() {
+            return Ok(within);
+        }
+        self.changed = true;
+        let columns = plan.schema().columns().into_iter().map(Expr::Column);
+        let plan = LogicalPlanBuilder::new_from_arc(Arc::clone(plan)).project(columns)?.build()?;
+        let subquery = Subquery { subquery: Arc::new(plan), ..within.subquery };
+        Ok(InSubquery { subquery, ..within })
+    }
+
     fn qualifier(&mut self, what: &str) -> String {
         self.changed = true;
         *self.made += 1;
         format!("__kelpie_{what}_{}", self.made)
+    }
+
+    /// The rows are read once more for the values that a subquery refers to, which must be the same.
+    fn share_rows(&mut self) -> Result<()> {
+        if is_volatile(&self.rows)? {
+            self.rows = Arc::new(shared(Arc::clone(&self.rows)));
+        }
+        Ok(())
     }
 
     /// Whether a subquery has rows, where that can be a column.
@@ -213,22 +201,22 @@ impl<'a> Around<'a> {
             let rows = rows.project([Expr::Column(Column::new_unqualified("rows")).gt(lit(0_i64))])?;
             return Ok(Some(scalar_subquery(rows.build()?)));
         }
+        self.share_rows()?;
         let inner = self.qualifier("outer");
         let Some(values) = OuterValues::of(&self.rows, plan, inner)? else { return Ok(None) };
         let Some(rows) = values.rows_of(plan)? else { return Ok(None) };
+        // Where there are no values, a constant tells whether there are rows.
         let keys = (0..values.columns().len()).map(|place| Expr::Column(values.value(place)));
+        let keys = keys.chain(values.columns().is_empty().then(|| lit(true)));
         let rows = LogicalPlanBuilder::from(rows).project(keys)?.distinct()?.build()?;
         let found = self.qualifier("exists");
         self.join(&values, rows, &found, lit(true))?;
         Ok(Some(Expr::Column(Column::new(Some(found), VALUE)).is_not_null()))
     }
 
-    /// The value of a subquery that has at most one row, where that can be a column.
+    /// The value of a subquery, where that can be a column. More than one row is an error when the query runs.
     fn scalar(&mut self, plan: &LogicalPlan) -> Result<Option<Expr>> {
-        // DataFusion says it of any other.
-        if plan.max_rows() != Some(1) {
-            return Ok(None);
-        }
+        self.share_rows()?;
         let inner = self.qualifier("outer");
         let Some(values) = OuterValues::of(&self.rows, plan, inner)? else { return Ok(None) };
         let Some(rows) = values.rows_of(plan)? else { return Ok(None) };
@@ -236,26 +224,35 @@ impl<'a> Around<'a> {
         else {
             return Ok(None);
         };
-        self.join(&values, rows, &found, Expr::Column(column))?;
+        let (rows, value) = match has_one_row(plan) {
+            true => (rows, Expr::Column(column)),
+            false => single::checked(rows, &values, column)?,
+        };
+        self.join(&values, rows, &found, value)?;
         Ok(Some(Expr::Column(Column::new(Some(found), VALUE))))
     }
 
     /// Joins rows of the values that a subquery refers to, at most one of each, with the rows around it.
     fn join(&mut self, values: &OuterValues, rows: LogicalPlan, qualifier: &str, value: Expr) -> Result<()> {
         let keys = (0..values.columns().len()).map(|place| {
-            Expr::Column(values.value(place)).alias_qualified(Some(qualifier), format!("v{place}"))
+            Expr::Column(values.value(place))
+                .alias_qualified(Some(qualifier), format!("{qualifier}_v{place}"))
         });
         let columns = keys.chain([value.alias_qualified(Some(qualifier), VALUE)]);
         let rows = LogicalPlanBuilder::from(rows).project(columns)?.build()?;
-        let found =
-            (0..values.columns().len()).map(|place| Column::new(Some(qualifier), format!("v{place}")));
-        let joined = LogicalPlanBuilder::new_from_arc(Arc::clone(&self.rows)).join_detailed(
-            rows,
-            JoinType::Left,
-            (values.columns().to_vec(), found.collect()),
-            None,
-            NullEquality::NullEqualsNull,
-        )?;
+        let found = (0..values.columns().len())
+            .map(|place| Column::new(Some(qualifier), format!("{qualifier}_v{place}")));
+        let around = LogicalPlanBuilder::new_from_arc(Arc::clone(&self.rows));
+        let joined = match values.columns() {
+            [] => around.join_on(rows, JoinType::Left, [lit(true)])?,
+            columns => around.join_detailed(
+                rows,
+                JoinType::Left,
+                (columns.to_vec(), found.collect()),
+                None,
+                NullEquality::NullEqualsNull,
+            )?,
+        };
         self.rows = Arc::new(joined.build()?);
         Ok(())
     }
@@ -267,20 +264,26 @@ impl<'a> Around<'a> {
             return Ok(Expr::InSubquery(within));
         };
         let column = Expr::Column(column);
-        let x_may_be_null = within.expr.nullable(self.rows.schema())?;
+        let x_may_be_null = within.expr.contains_outer() || within.expr.nullable(self.rows.schema())?;
         let row_may_be_null = column.nullable(plan.schema())?;
         let is_plain = match place {
+            // It is compared here with what stands further out.
+            _ if within.expr.contains_outer() => false,
             // A constant would be compared before the join, where NULLs are lost.
             Place::Condition if within.negated => {
                 !is_correlated(plan)? && !within.expr.column_refs().is_empty()
-                    || is_pulled_up(plan)? && !x_may_be_null && !row_may_be_null
+                    || self.is_pulled_up(plan)? && !x_may_be_null && !row_may_be_null
             }
-            Place::Condition => is_pulled_up(plan)?,
-            Place::PartOfCondition => !within.negated && is_pulled_up(plan)? && has_column(plan),
+            Place::Condition => self.is_pulled_up(plan)?,
+            Place::PartOfCondition => !within.negated && self.is_pulled_up(plan)? && has_column(plan),
             Place::Value => false,
         };
         if is_plain {
-            return Ok(Expr::InSubquery(within));
+            return self.with_output(within).map(Expr::InSubquery);
+        }
+        if let Some(exists) = as_exists(&within, place)? {
+            self.changed = true;
+            return self.replace(exists, place);
         }
         let equal = self.outer(&within.expr)?.eq(column.clone());
         let Some(is_equal) = self.exists(&filtered(plan, equal)?)? else {
@@ -384,6 +387,24 @@ fn has_column(plan: &LogicalPlan) -> bool {
         LogicalPlan::TableScan(_) => true,
         _ => false,
     }
+}
+
+/// `TRUE IN (SELECT condition …)` where it is as well whether rows fulfil the condition: DataFusion knows joins for that.
+fn as_exists(within: &InSubquery, place: Place) -> Result<Option<Expr>> {
+    let LogicalPlan::Projection(projection) = within.subquery.subquery.as_ref() else { return Ok(None) };
+    let ([condition], true) = (projection.expr.as_slice(), *within.expr == lit(true)) else {
+        return Ok(None);
+    };
+    let condition = condition.clone().unalias();
+    let is_meant = match within.negated {
+        true => place == Place::Condition && !condition.nullable(projection.input.schema())?,
+        false => place != Place::Value,
+    };
+    if !is_meant {
+        return Ok(None);
+    }
+    let rows = LogicalPlanBuilder::new_from_arc(Arc::clone(&projection.input)).filter(condition)?.build()?;
+    Ok(Some(if within.negated { not_exists(Arc::new(rows)) } else { exists(Arc::new(rows)) }))
 }
 
 fn filtered(plan: &LogicalPlan, condition: Expr) -> Result<LogicalPlan> {

@@ -1,0 +1,111 @@
+//! Physical rules of DataFusion that are kept from plans which they would give another meaning.
+//!
+//! `FilterPushdown`, of filters and of what joins, sorts and aggregates find out while they run:
+//! - A filter is moved below `random() AS r`, and the function is then called once for each time that the filter names the column.
+//! - On its way down a filter looks for its columns by their names. Where two columns of a node share one, as those of a join of tables
+//!   with an `id` each, it takes the first: the filter gets to the wrong side of a join, or to another column.
+//!
+//! `aggregate_statistics` answers an aggregate of all rows by statistics. It looks for the partial one below the final one, and where that
+//! one has a FILTER it goes on to the next aggregate further down: `count(*) FILTER (…)` of `SELECT count(*)` is then the count below.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::error::Result;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+
+use crate::node::Node;
+use crate::options::KelpieOptions;
+use crate::original::Rule;
+use crate::recursion_guard::with_room;
+
+/// The rule that moves filters down.
+const FILTERS: &str = "FilterPushdown";
+
+/// The rule that moves down what joins, sorts and aggregates find out while they run.
+const DYNAMIC_FILTERS: &str = "FilterPushdown(Post)";
+
+/// The rule that answers aggregates by statistics.
+const STATISTICS: &str = "aggregate_statistics";
+
+/// Keeps these rules of a session from such plans.
+pub fn keep_from_physical_rules(rules: &mut [Rule]) {
+    for rule in rules.iter_mut().filter(|rule| [FILTERS, DYNAMIC_FILTERS, STATISTICS].contains(&rule.name()))
+    {
+        *rule = Arc::new(Kept(Arc::clone(rule)));
+    }
+}
+
+/// One of these rules.
+pub(crate) struct Kept(pub Rule);
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Kept").field(&self.0.name()).finish()
+    }
+}
+
+impl PhysicalOptimizerRule for Kept {
+    fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
+        let is_kept = || -> Result<bool> {
+            match self.name() {
+                STATISTICS => Ok(counts_below(&plan, false)),
+                name => Ok(computes_volatile(&plan)? || misleads(&plan, name == DYNAMIC_FILTERS, false)),
+            }
+        };
+        match KelpieOptions::of(config).corrections && with_room(&plan, is_kept)? {
+            true => Ok(plan),
+            false => self.0.optimize(plan, config),
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
+}
+
+fn computes_volatile(plan: &Node) -> Result<bool> {
+    plan.exists(|node| {
+        let projection = node.downcast_ref::<ProjectionExec>();
+        Ok(projection
+            .is_some_and(|projection| projection.expr().iter().any(|column| is_volatile(&column.expr))))
+    })
+}
+
+/// Whether an aggregate stands below one with a FILTER.
+fn counts_below(node: &Node, is_below: bool) -> bool {
+    let aggregate = node.downcast_ref::<AggregateExec>();
+    if is_below && aggregate.is_some() {
+        return true;
+    }
+    let has_filter = aggregate.is_some_and(|aggregate| aggregate.filter_expr().iter().any(Option::is_some));
+    node.children().into_iter().any(|child| counts_below(child, is_below || has_filter))
+}
+
+/// Whether a filter that is handed down comes to columns that share a name.
+fn misleads(node: &Node, is_dynamic: bool, is_below: bool) -> bool {
+    if is_below && shares_names(node) {
+        return true;
+    }
+    let hands_down = node.is::<FilterExec>()
+        || is_dynamic && (node.is::<HashJoinExec>() || node.is::<SortExec>() || node.is::<AggregateExec>());
+    node.children().into_iter().any(|child| misleads(child, is_dynamic, is_below || hands_down))
+}
+
+fn shares_names(node: &Node) -> bool {
+    let schema = node.schema();
+    let mut names = HashSet::new();
+    !schema.fields().iter().all(|field| names.insert(field.name().as_str()))
+}

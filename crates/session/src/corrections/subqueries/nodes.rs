@@ -1,0 +1,141 @@
+//! The nodes of a plan that may hold subqueries.
+
+use std::sync::Arc;
+
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Union, lit};
+
+use super::dependent::{OuterValues, is_not_distinct};
+use super::plain::{is_correlated, refers_to_some};
+use super::{Around, Place, is_subquery};
+
+/// A node with columns in place of its subqueries.
+pub(super) fn rewritten(node: LogicalPlan, made: &mut usize) -> Result<Transformed<LogicalPlan>> {
+    if let LogicalPlan::Join(join) = &node
+        && is_lateral(join)?
+    {
+        let joined = lateral(join, made)?;
+        return Ok(joined.map_or(Transformed::no(node), Transformed::yes));
+    }
+    let mut has_any = false;
+    node.apply_expressions(|expr| {
+        has_any |= expr.exists(|expr| Ok(is_subquery(expr)))?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if !has_any {
+        return Ok(Transformed::no(node));
+    }
+    let names = NamePreserver::new(&node);
+    match node {
+        LogicalPlan::Filter(filter) => {
+            let mut around = Around::new(&filter.input, made);
+            let conditions = split_conjunction_owned(filter.predicate.clone()).into_iter();
+            let conditions = conditions.map(|condition| around.replace(condition, Place::Condition));
+            let conditions = conditions.collect::<Result<Vec<_>>>()?;
+            if !around.changed {
+                return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+            }
+            let columns = filter.input.schema().columns().into_iter().map(Expr::Column);
+            let condition = conjunction(conditions).unwrap_or_else(|| lit(true));
+            let plan =
+                LogicalPlanBuilder::new_from_arc(around.rows).filter(condition)?.project(columns)?.build()?;
+            Ok(Transformed::yes(plan))
+        }
+        LogicalPlan::Projection(projection) => {
+            let mut around = Around::new(&projection.input, made);
+            let columns = around.replace_all(&projection.expr, &names)?;
+            if !around.changed {
+                return Ok(Transformed::no(LogicalPlan::Projection(projection)));
+            }
+            LogicalPlanBuilder::new_from_arc(around.rows).project(columns)?.build().map(Transformed::yes)
+        }
+        LogicalPlan::Aggregate(aggregate) => {
+            let mut around = Around::without_scalars(&aggregate.input, made);
+            let keys = around.replace_all(&aggregate.group_expr, &names)?;
+            let calls = around.replace_all(&aggregate.aggr_expr, &names)?;
+            if !around.changed {
+                return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+            }
+            LogicalPlanBuilder::new_from_arc(around.rows)
+                .aggregate(keys, calls)?
+                .build()
+                .map(Transformed::yes)
+        }
+        LogicalPlan::Sort(mut sort) => {
+            let mut around = Around::without_scalars(&sort.input, made);
+            for key in &mut sort.expr {
+                key.expr = around.replace(std::mem::take(&mut key.expr), Place::Value)?;
+            }
+            if !around.changed {
+                return Ok(Transformed::no(LogicalPlan::Sort(sort)));
+            }
+            let columns = sort.input.schema().columns().into_iter().map(Expr::Column);
+            let sorted =
+                LogicalPlanBuilder::new_from_arc(around.rows).sort_with_limit(sort.expr, sort.fetch)?;
+            sorted.project(columns)?.build().map(Transformed::yes)
+        }
+        LogicalPlan::Window(window) => {
+            let mut around = Around::without_scalars(&window.input, made);
+            let calls = around.replace_all(&window.window_expr, &names)?;
+            if !around.changed {
+                return Ok(Transformed::no(LogicalPlan::Window(window)));
+            }
+            let columns = window.schema.columns().into_iter().map(Expr::Column);
+            let plan = LogicalPlanBuilder::new_from_arc(around.rows).window(calls)?;
+            plan.project(columns)?.build().map(Transformed::yes)
+        }
+        LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
+            // Conditions of an inner join are as well conditions of its rows.
+            let Some(condition) = join.filter.clone() else {
+                return Ok(Transformed::no(LogicalPlan::Join(join)));
+            };
+            let rows = LogicalPlan::Join(Join { filter: None, ..join });
+            rewritten(LogicalPlanBuilder::from(rows).filter(condition)?.build()?, made)
+        }
+        node => Ok(Transformed::no(node)),
+    }
+}
+
+/// A node whose columns may be NULL where those of its inputs may be.
+pub(super) fn with_own_schema(node: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Union(union) = node else { return node.recompute_schema() };
+    let is_nullable = |place: usize| {
+        union
+            .inputs
+            .iter()
+            .any(|input| input.schema().fields().get(place).is_none_or(|field| field.is_nullable()))
+    };
+    let fields = union.schema.iter().enumerate().map(|(place, (qualifier, field))| {
+        let field = field.as_ref().clone().with_nullable(is_nullable(place));
+        (qualifier.cloned(), Arc::new(field))
+    });
+    let schema = DFSchema::new_with_metadata(fields.collect(), union.schema.metadata().clone())?;
+    Ok(LogicalPlan::Union(Union { inputs: union.inputs, schema: Arc::new(schema) }))
+}
+
+/// Whether the right side of a join refers to its left side: LATERAL, whether it is said or not.
+fn is_lateral(join: &Join) -> Result<bool> {
+    let is_known = matches!(join.join_type, JoinType::Inner | JoinType::Left);
+    Ok(is_known && is_correlated(&join.right)? && refers_to_some(&join.right, &join.left)?)
+}
+
+/// The rows of the right side for each row of the left side.
+fn lateral(join: &Join, made: &mut usize) -> Result<Option<LogicalPlan>> {
+    let mut around = Around::new(&join.left, made);
+    around.share_rows()?;
+    let inner = around.qualifier("outer");
+    let Some(values) = OuterValues::of(&around.rows, &join.right, inner)? else { return Ok(None) };
+    let Some(rows) = values.rows_of(&join.right)? else { return Ok(None) };
+    let equal = values.columns().iter().enumerate().map(|(place, column)| {
+        is_not_distinct(Expr::Column(column.clone()), Expr::Column(values.value(place)))
+    });
+    let on = join.on.iter().map(|(left, right)| left.clone().eq(right.clone()));
+    let conditions = equal.chain(on).chain(join.filter.clone());
+    let columns = join.schema.columns().into_iter().map(Expr::Column);
+    let joined = LogicalPlanBuilder::new_from_arc(around.rows).join_on(rows, join.join_type, conditions)?;
+    joined.project(columns)?.build().map(Some)
+}
