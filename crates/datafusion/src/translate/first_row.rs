@@ -65,6 +65,13 @@ impl<'p> FirstRows<'p> {
             is_row_number(exprs.get(number)?).then_some((place, number))
         })?;
         let numbers = exprs.get(number)?;
+        // Groups tell the two zeros apart from each other as little as partitions do, but show one of them for both.
+        let schema = input.schema();
+        let is_float =
+            |key: &PhysicalRef| key.data_type(&schema).is_ok_and(|data_type| data_type.is_floating());
+        if numbers.partition_by().iter().any(is_float) {
+            return None;
+        }
         // Other numbers by the same keys and order may be taken from the same rows.
         let is_same = |other: &Arc<dyn WindowExpr>| {
             is_row_number(other)
@@ -109,10 +116,6 @@ impl<'p> FirstRows<'p> {
         let order: Vec<Option<SortKey>> = order.collect();
         let (input, keys) = (input?, keys?);
         let order = order.into_iter().collect::<Option<Vec<SortKey>>>()?;
-        if keys.iter().any(|key| key.data_type.is_float()) {
-            // Other than groups, partitions tell the two zeros apart.
-            return translator.refuse(&format!("{operator}: a partition by floats is not compiled"));
-        }
         let (rows, positions) = self.first_rows(input, keys, order, translator)?;
         let mut above = translator.exprs(&schema, "FilterExec");
         above.positions = Some(&positions);
