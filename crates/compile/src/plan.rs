@@ -47,8 +47,6 @@ pub enum Plan {
     GroupingSets(Box<GroupingSets>),
     /// Groups, aggregates, and values at ranks of the groups' sorted rows.
     Ranked(Box<Ranked>),
-    /// Rows with values over others of their partition.
-    Window(Box<Window>),
     /// Two inputs joined.
     Join(Box<Join>),
     /// The rows of all inputs (UNION ALL), in no order. The inputs' columns agree in type.
@@ -84,6 +82,8 @@ pub enum Plan {
         /// Rows kept; all where absent.
         fetch: Option<usize>,
     },
+    /// Rows with values over others of their partition.
+    Window(Box<Window>),
 }
 
 /// A scan: columns of the table that the engine knows under `source`.
