@@ -200,7 +200,7 @@ impl WindowOperator {
         let number = cx.builder.add(before, distance);
         let (least, end) = (rows.before(cx, partition.start), rows.before(cx, partition.end));
         let (number, present) = within(cx, number, (least, end));
-        Ok((rows.row(cx, number), present))
+        Ok((rows.row(cx, number, present), present))
     }
 
     /// The row at a place of a frame, and whether there is one.
@@ -222,7 +222,7 @@ impl WindowOperator {
         let distance = cx.builder.i64(if place > 0 { place - 1 } else { place });
         let target = cx.builder.add(if place > 0 { start } else { end }, distance);
         let (target, present) = within(cx, target, (start, end));
-        Ok((rows.map_or(target, |rows| rows.row(cx, target)), present))
+        Ok((rows.map_or(target, |rows| rows.row(cx, target, present)), present))
     }
 
     fn valid_rows(&self, number: usize) -> Result<&super::ValidRows, Unsupported> {

@@ -100,9 +100,12 @@ impl ValidRows {
         b.select(has_some, counted, zero)
     }
 
-    /// The row with a value that has a number among these, which is that of a row.
-    pub fn row(&self, cx: &mut Context<'_>, number: V) -> V {
-        number_at(cx, ("valid_rows", self.rows), number)
+    /// The row with a value that has a number among these, which is that of a row; the first row where there is none of them (`present`
+    /// is false): nobody has noted anything there.
+    pub fn row(&self, cx: &mut Context<'_>, number: V, present: V) -> V {
+        let row = number_at(cx, ("valid_rows", self.rows), number);
+        let first = cx.builder.i64(0);
+        cx.builder.select(present, row, first)
     }
 
     fn first(&self, cx: &mut Context<'_>) -> V {
