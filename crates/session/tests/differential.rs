@@ -113,6 +113,8 @@ async fn windows() {
     let mut pieces = tenths(Generator::Windows, 200, 1, &[CPU]);
     pieces.extend((2..6).flat_map(|seed| tenths(Generator::Windows, 200, seed, &[CPU])));
     pieces.extend(tenths(Generator::Windows, 100, 6, &[CPU, ("kelpie.micro_model", "operator_at_a_time")]));
+    // By parts, and on DataFusion's operators where all rows are one partition.
+    pieces.extend(tenths(Generator::Windows, 40, 8, &[CPU, ("kelpie.memory_limit", "64KB")]));
     pieces.extend(tenths(Generator::Windows, 40, 7, &[SIMT, ("kelpie.simt_lanes", "8")]));
     let report = agree("windows", pieces, 14).await;
     if is_whole() {

@@ -19,6 +19,7 @@ use datafusion::functions_window::rank::{Rank, dense_rank_udwf, percent_rank_udw
 use datafusion::functions_window::row_number::RowNumber;
 use datafusion::logical_expr::{WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal as LiteralExpr;
 use datafusion::physical_expr::window::{
     PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, WindowExpr,
@@ -282,11 +283,7 @@ impl Maker<'_> {
         }
     }
 
-    fn aggregate(
-        &mut self,
-        call: &datafusion::physical_expr::aggregate::AggregateFunctionExpr,
-        shown: &str,
-    ) -> Option<WindowCall> {
+    fn aggregate(&mut self, call: &AggregateFunctionExpr, shown: &str) -> Option<WindowCall> {
         if !shown.ends_with("filter: None }") {
             return self.refuse("FILTER of a window is not compiled here");
         }

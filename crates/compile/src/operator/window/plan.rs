@@ -157,11 +157,13 @@ impl WindowOperator {
         let key = stored.keys.get(partition);
         let key = key.ok_or_else(|| Unsupported::internal("a frame over a range without a key"))?;
         let column = column_of(&key.expr)?;
-        if let Some(known) = self.range_keys.iter().position(|known| known.column == column) {
+        let is_same = |known: &RangeKey| known.column == column && known.key == *key;
+        if let Some(known) = self.range_keys.iter().position(is_same) {
             return Ok(known);
         }
-        let frames = stored.functions.iter().filter(|function| function.partition == partition);
-        let bounds = frames.flat_map(|function| [&function.frame.start, &function.frame.end]);
+        // Whichever functions go by it: there may be others whose partition is other keys.
+        let bounds =
+            stored.functions.iter().flat_map(|function| [&function.frame.start, &function.frame.end]);
         let farthest = bounds.filter_map(|bound| bound.distance()).map(integer_distance).max();
         self.range_keys.push(RangeKey::plan((column, key), farthest.unwrap_or(0), &self.sort, states)?);
         Ok(self.range_keys.len() - 1)

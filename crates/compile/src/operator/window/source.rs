@@ -8,6 +8,7 @@ use kelpie_kir::{BinaryOp, Scalar};
 
 use super::frames::RowInRuns;
 use super::tree::FrameTree;
+use super::valid_rows::ValidRows;
 use super::{Call, Function, WindowOperator};
 use crate::context::{Context, Lowered, Repr, Unsupported, register_of, register_type};
 use crate::expr::{Expr, ExprKind};
@@ -225,7 +226,7 @@ impl WindowOperator {
         Ok((rows.map_or(target, |rows| rows.row(cx, target, present)), present))
     }
 
-    fn valid_rows(&self, number: usize) -> Result<&super::ValidRows, Unsupported> {
+    fn valid_rows(&self, number: usize) -> Result<&ValidRows, Unsupported> {
         self.valid_rows.get(number).ok_or_else(|| Unsupported::internal("rows that were not numbered"))
     }
 

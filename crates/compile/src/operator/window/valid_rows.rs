@@ -1,7 +1,7 @@
 //! The rows of an order that have a value in some column, numbered: what functions that ignore NULLs count.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Scalar, Type};
+use kelpie_kir::{BinaryOp, Scalar, Type};
 
 use super::{number_at, store_number};
 use crate::context::{Argument, Context, Unsupported};
@@ -96,7 +96,7 @@ impl ValidRows {
         let first = b.bitcast(first, Scalar::I64);
         let counted = b.add(counted, first);
         // Garbage is no number of rows.
-        let counted = b.binary(kelpie_kir::BinaryOp::Min, counted, row);
+        let counted = b.binary(BinaryOp::Min, counted, row);
         b.select(has_some, counted, zero)
     }
 

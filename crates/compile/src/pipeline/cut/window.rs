@@ -6,7 +6,9 @@ use super::properties::RowProperties;
 use super::{Cut, Open, OpenRows};
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
+use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
+use crate::operator::roles::Source;
 use crate::operator::sort::words::{WordKey, Words};
 use crate::operator::sort::{NumberedRows, SortOperator, SortedRows};
 use crate::operator::window::{
@@ -68,7 +70,7 @@ impl Cut<'_> {
             self.close(vec![Open::new(ordered(), bound)], Arc::new(PartitionCells(Arc::clone(&operator))));
         }
         let source = WindowRows(operator);
-        let columns = crate::operator::roles::Source::columns(&source);
+        let columns = source.columns();
         let open = Open { sorted: sorting, in_order: Some(sort.delivered()), ..Open::new(source, bound) };
         // Of partitions the two zeros are one key, of orders two.
         let is_told = |key: &SortKey| is_below(&key.expr, width) && !key.expr.data_type.is_float();
@@ -91,9 +93,8 @@ struct Stored {
 
 impl Stored {
     fn of(rows: &OpenRows, width: usize) -> Stored {
-        let column = |(place, info): (usize, &crate::layout::ColumnInfo)| {
-            Expr::column(place, info.data_type.clone(), info.nullable)
-        };
+        let column =
+            |(place, info): (usize, &ColumnInfo)| Expr::column(place, info.data_type.clone(), info.nullable);
         Stored { exprs: rows.columns.iter().enumerate().map(column).take(width).collect(), width }
     }
 
