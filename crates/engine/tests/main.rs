@@ -66,6 +66,7 @@ mod short;
 mod sites;
 mod sort_forms;
 mod sorted_groups;
+mod sorted_order;
 mod sorting;
 mod spacings;
 mod streaming;

@@ -1,7 +1,7 @@
 //! The rows of a key, once an index has found the first of them: a *cursor* (`u32`) says which one is next and is 0 where none is left.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, Scope};
+use kelpie_kir::{AtomicOp, Scalar, Scope};
 
 use super::array;
 use super::buckets::Buckets;
@@ -20,6 +20,9 @@ pub(crate) enum KeyRows {
     Chained(usize),
     /// They stand in a bucket: the cursor is a position + 1.
     Buckets(Buckets),
+    /// They stand one after the other in an order of all rows: state of one `u32` a row, their places. The cursor is a position, and those
+    /// of a search have an end.
+    Sorted(usize),
 }
 
 /// Positions of rows that stand one after the other: the first one, and how many there are, `u32`.
@@ -45,7 +48,7 @@ impl KeyRows {
     pub fn buckets(self) -> Option<Buckets> {
         match self {
             KeyRows::Buckets(buckets) => Some(buckets),
-            KeyRows::All | KeyRows::One | KeyRows::Chained(_) => None,
+            KeyRows::All | KeyRows::One | KeyRows::Chained(_) | KeyRows::Sorted(_) => None,
         }
     }
 
@@ -60,6 +63,7 @@ impl KeyRows {
     pub fn place(self, cx: &mut Context<'_>, cursor: V) -> V {
         match self {
             KeyRows::Buckets(buckets) => buckets.place_at(cx, cursor),
+            KeyRows::Sorted(entries) => entry_at(cx, entries, cursor),
             KeyRows::All | KeyRows::One | KeyRows::Chained(_) => place_of(cx, cursor),
         }
     }
@@ -76,10 +80,18 @@ impl KeyRows {
                 let next = array(cx, "next", next);
                 cx.builder.element(next, place)
             }
-            KeyRows::One | KeyRows::Buckets(_) => none,
+            KeyRows::One | KeyRows::Buckets(_) | KeyRows::Sorted(_) => none,
         };
         (place, following)
     }
+}
+
+/// The place (`i64`) of the row at a position (`u32`) of an order.
+pub(crate) fn entry_at(cx: &mut Context<'_>, entries: usize, position: V) -> V {
+    let entries = array(cx, "sorted_rows", entries);
+    let position = cx.builder.convert(position, Scalar::I64);
+    let place = cx.builder.element(entries, position);
+    cx.builder.convert(place, Scalar::I64)
 }
 
 /// Puts the row at `place` (`i64`) before those that a head (`ptr<global, u32>`) leads to; `next`: the state by which they are chained.

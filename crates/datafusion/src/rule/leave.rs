@@ -4,16 +4,24 @@
 //! - a limit without a sort over a scan: DataFusion stops reading after the first rows;
 //! - expressions over all rows of a large table that nothing filters, groups, joins or sorts: DataFusion hands each batch from
 //!   its reader to the result, while Kelpie would store all of them first;
-//! - every pair of two large inputs (cross joins, joins without an equality): Kelpie's kernels emit pair by pair what
-//!   DataFusion copies by the batch. A GPU has enough lanes for many more of them.
+//! - every pair of two large inputs (cross joins, joins by neither an equality nor an inequality): Kelpie's kernels emit pair by pair
+//!   what DataFusion copies by the batch. A GPU has enough lanes for many more of them.
 //!
 //! Nothing is left where `kelpie.fallback` is `deny`.
 
+use std::sync::Arc;
+
+use datafusion::common::JoinSide;
 use datafusion::common::stats::Precision;
 use datafusion::datasource::physical_plan::{FileScanConfig, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::BinaryExpr;
+use datafusion::physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -145,7 +153,9 @@ impl Parts<'_> {
         }
         let pairs = node.is::<CrossJoinExec>() || node.is::<NestedLoopJoinExec>();
         let [left, right] = node.children()[..] else { return None };
-        if !pairs {
+        if !pairs
+            || node.downcast_ref::<NestedLoopJoinExec>().and_then(|join| join.filter()).is_some_and(has_range)
+        {
             return None;
         }
         match (estimated_rows(left), estimated_rows(right)) {
@@ -167,6 +177,25 @@ impl Parts<'_> {
             DeviceChoice::Cpu | DeviceChoice::Simt => false,
         }
     }
+}
+
+/// Whether a join's condition has an inequality between its sides: then not all pairs are tried, but the rows of a range are searched for.
+fn has_range(filter: &JoinFilter) -> bool {
+    let side = |expr: &Arc<dyn PhysicalExpr>| -> Option<JoinSide> {
+        let columns = collect_columns(expr);
+        let mut sides = columns.iter().map(|column| Some(filter.column_indices().get(column.index())?.side));
+        let first = sides.next()??;
+        sides.all(|side| side == Some(first)).then_some(first)
+    };
+    let is_range = |condition: &Arc<dyn PhysicalExpr>| {
+        condition.downcast_ref::<BinaryExpr>().is_some_and(|compared| {
+            let is_ordering =
+                matches!(compared.op(), Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
+            let sides = (side(compared.left()), side(compared.right()));
+            is_ordering && matches!(sides, (Some(left), Some(right)) if left != right)
+        })
+    };
+    split_conjunction(filter.expression()).into_iter().any(is_range)
 }
 
 /// Whether a node is a scan that filters nothing itself.

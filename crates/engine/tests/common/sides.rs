@@ -97,11 +97,19 @@ pub fn column(index: usize) -> Expr {
 }
 
 pub fn plan(kind: JoinKind, condition: Condition, null_aware: bool) -> Plan {
-    let keys = condition.keys.iter().map(|key| (column(*key), column(*key))).collect();
     let residual = condition.residual.then(|| compare(CompareOp::Lt, column(2), column(6)));
-    let null_equal = condition.null_equal;
-    let join = join_of(kind, scan(0), scan(1), keys);
-    Plan::Join(Box::new(Join { residual, null_equal, null_aware, ..join }))
+    let join = join_by(kind, condition);
+    Plan::Join(Box::new(Join { residual, null_aware, ..join }))
+}
+
+/// A join with any condition besides.
+pub fn plan_where(kind: JoinKind, condition: Condition, residual: Expr) -> Plan {
+    Plan::Join(Box::new(Join { residual: Some(residual), ..join_by(kind, condition) }))
+}
+
+fn join_by(kind: JoinKind, condition: Condition) -> Join {
+    let keys = condition.keys.iter().map(|key| (column(*key), column(*key))).collect();
+    Join { null_equal: condition.null_equal, ..join_of(kind, scan(0), scan(1), keys) }
 }
 
 fn matches(condition: Condition, build: &Row, probe: &Row) -> bool {
@@ -126,9 +134,26 @@ fn show(row: Option<&Row>) -> String {
 
 /// The rows that a nested loop gives, as text, sorted.
 pub fn expected(kind: JoinKind, condition: Condition, build: &[Row], probe: &[Row]) -> Vec<String> {
+    pairs_of(kind, &|b, p| matches(condition, b, p), (build, probe))
+}
+
+/// The same where pairs are also to have something else, which is true, false or NULL of them.
+pub fn expected_where(
+    kind: JoinKind,
+    condition: Condition,
+    holds: fn(&Row, &Row) -> Option<bool>,
+    sides: (&[Row], &[Row]),
+) -> Vec<String> {
+    pairs_of(kind, &|b, p| matches(condition, b, p) && holds(b, p) == Some(true), sides)
+}
+
+fn pairs_of(
+    kind: JoinKind,
+    hit: &dyn Fn(&Row, &Row) -> bool,
+    (build, probe): (&[Row], &[Row]),
+) -> Vec<String> {
     use JoinKind::*;
     let mut out = Vec::new();
-    let hit = |b: &Row, p: &Row| matches(condition, b, p);
     if let Inner | BuildOuter | ProbeOuter | FullOuter = kind {
         for b in build {
             for p in probe.iter().filter(|p| hit(b, p)) {

@@ -1,7 +1,7 @@
 //! What is known of a join's sides before its method is chosen.
 
 use super::key_codes::KeyEncoding;
-use super::{JoinInput, keeps_build};
+use super::{JoinInput, SearchRange, keeps_build};
 use crate::calibration::Limit;
 use crate::context::Unsupported;
 use crate::layout::ColumnInfo;
@@ -28,7 +28,9 @@ pub(super) struct JoinFacts<'a> {
     /// Only whether there is a row with the keys is asked.
     pub first_only: bool,
     /// The range of the only key, whose values may be slots; or why they are none.
-    pub range: Result<KeyRange, String>,
+    pub slots: Result<KeyRange, String>,
+    /// The range of an order of the build side's rows in which matches are, and the stored column of that order.
+    pub range: Option<(&'a SearchRange, usize)>,
 }
 
 impl<'a> JoinFacts<'a> {
@@ -46,12 +48,22 @@ impl<'a> JoinFacts<'a> {
         let has_null_pairs = join.null_equal && keys.iter().zip(&probe_keys).any(both_nullable);
         let first_only = join.residual.is_none()
             && matches!(join.kind, JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark);
-        let range = match keys.as_slice() {
+        let slots = match keys.as_slice() {
             [key] if has_null_pairs => Err(format!("NULLs of {} are keys", key.data_type)),
             [key] => KeyRange::of(key),
             _ => Err("several keys".into()),
         };
-        JoinFacts { input, stored, keys, probe_keys, encodings, has_null_pairs, first_only, range }
+        JoinFacts {
+            input,
+            stored,
+            keys,
+            probe_keys,
+            encodings,
+            has_null_pairs,
+            first_only,
+            slots,
+            range: None,
+        }
     }
 
     /// Whether no two build rows are assumed to have equal keys.
@@ -62,7 +74,7 @@ impl<'a> JoinFacts<'a> {
     /// Slots that the rule gives a direct-addressed index at most: many rows decide by themselves. Where there are few, slots stay in a CPU's
     /// second-level cache and their bitmap in a GPU's first-level cache, and a look-up is one load.
     pub fn slot_limit(&self) -> Limit {
-        let least = self.input.choices.calibration.index_slots(self.input.is_serial);
+        let least = self.input.choices.calibration.index_slots(self.input.shape.is_serial());
         let most = self.slots_of_rows();
         if most >= least.value { Limit::fixed(most) } else { least }
     }
@@ -74,7 +86,7 @@ impl<'a> JoinFacts<'a> {
 
     /// Bytes of the last cache, beyond which slots are looked at in memory.
     pub fn cache(&self) -> Limit {
-        self.input.choices.calibration.index_cache(self.input.is_serial)
+        self.input.choices.calibration.index_cache(self.input.shape.is_serial())
     }
 
     /// Whether so many bytes may be addressed directly.
@@ -98,7 +110,7 @@ impl<'a> JoinFacts<'a> {
         if self.is_unique() || self.first_only {
             return Ok(None);
         }
-        let rule = match self.input.is_serial {
+        let rule = match self.input.shape.is_serial() {
             true => (IndexRows::Chains, "a CPU's caches hold chains as well as buckets"),
             false => (IndexRows::Buckets, "each step of a chain is a transaction"),
         };

@@ -41,7 +41,7 @@ pub(super) fn take_rows(facts: &JoinFacts<'_>, rows: KeyRows, store: &RowStore) 
     let numbers = |why| (BucketEntries::Numbers, why);
     let rule = match why_not {
         Some(why_not) => numbers(why_not),
-        None if input.is_serial => numbers("a worker's cache has what numbers lead to"),
+        None if input.shape.is_serial() => numbers("a worker's cache has what numbers lead to"),
         None if input.build.rows.bound < LEAST_ROWS => numbers("the build side is small"),
         None if store.columns().len() > MOST_COLUMNS => {
             numbers("rows are wide, and would be written once more")

@@ -16,7 +16,7 @@ use crate::program::{Growth, States};
 use crate::table::bounds::{Bounds, KeyBounds};
 use crate::table::buckets::Buckets;
 use crate::table::key_range::scalar_of;
-use crate::table::key_rows::KeyRows;
+use crate::table::key_rows::{KeyRows, Positions, entry_at};
 use crate::table::rows::RowStore;
 
 /// The build side of a join, planned. The first columns of its store are the keys.
@@ -46,6 +46,15 @@ pub(crate) struct Index {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Search {
     pub cursor: Var,
+    /// Where the rows stand in an order: the position behind the last of them. Then the cursor is a position itself.
+    pub end: Option<Var>,
+}
+
+impl Search {
+    /// From a cursor that leads from one row to the next.
+    pub(super) fn at(cursor: Var) -> Search {
+        Search { cursor, end: None }
+    }
 }
 
 impl fmt::Display for Index {
@@ -54,7 +63,7 @@ impl fmt::Display for Index {
             KeyRows::One if self.unique => ", unique",
             KeyRows::Chained(_) => ", chains",
             KeyRows::Buckets(_) => ", buckets",
-            KeyRows::One | KeyRows::All => "",
+            KeyRows::One | KeyRows::All | KeyRows::Sorted(_) => "",
         };
         f.write_str(&self.path.name(rows))
     }
@@ -74,7 +83,11 @@ impl Index {
         let wide = pairs.map(|(a, b)| is_wide(a) || is_wide(b)).collect();
         let bounds = match facts.stored.as_slice() {
             // Of texts there are none: zones know nothing of codes.
-            [key, ..] if !facts.has_null_pairs && facts.encodings == [KeyEncoding::Value] => {
+            [key, ..]
+                if !facts.has_null_pairs
+                    && path.sorted().is_none()
+                    && facts.encodings == [KeyEncoding::Value] =>
+            {
                 KeyBounds::plan(key, states)
             }
             _ => None,
@@ -227,13 +240,30 @@ impl Index {
     pub(super) fn search(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> Result<Search, Unsupported> {
         let zero = cx.builder.u32(0);
         let cursor = cx.builder.var_of("cursor", zero);
+        if let KeyRows::Sorted(_) = self.rows {
+            let count = cx.builder.var_of("end", zero);
+            let to = Positions { begin: cursor, count };
+            self.if_possible(cx, keys, |cx, keys| self.path.positions(cx, keys, to))?;
+            let (begin, rows) = (cx.builder.read(cursor), cx.builder.read(count));
+            let end = cx.builder.add(begin, rows);
+            cx.builder.assign(count, end);
+            return Ok(Search { cursor, end: Some(count) });
+        }
         self.if_possible(cx, keys, |cx, keys| self.path.search(cx, keys, cursor))?;
-        Ok(Search { cursor })
+        Ok(Search::at(cursor))
     }
 
     /// Takes the next row: its place (`i64`). Leaves the innermost loop where there is none.
     pub(super) fn advance(&self, cx: &mut Context<'_>, search: Search) -> V {
         let current = cx.builder.read(search.cursor);
+        if let (Some(end), KeyRows::Sorted(entries)) = (search.end, self.rows) {
+            let (end, one) = (cx.builder.read(end), cx.builder.u32(1));
+            let done = cx.builder.ge(current, end);
+            cx.builder.break_if(done);
+            let next = cx.builder.add(current, one);
+            cx.builder.assign(search.cursor, next);
+            return entry_at(cx, entries, current);
+        }
         let zero = cx.builder.u32(0);
         let none = cx.builder.eq(current, zero);
         cx.builder.break_if(none);
@@ -245,7 +275,7 @@ impl Index {
     /// Opens `if` a search has found a row, which is the first of several with the key: its place (`i64`). `None` where no
     /// key has several.
     pub(super) fn begin_if_several(&self, cx: &mut Context<'_>, search: Search) -> Option<V> {
-        if let KeyRows::One | KeyRows::All = self.rows {
+        if let KeyRows::One | KeyRows::All | KeyRows::Sorted(_) = self.rows {
             return None;
         }
         let cursor = cx.builder.read(search.cursor);

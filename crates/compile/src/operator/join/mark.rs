@@ -63,7 +63,7 @@ impl Emitter for MarkEmitter<'_> {
     fn row_found(&mut self, cx: &mut Context<'_>, _row: V, found: Found) -> Result<(), Unsupported> {
         let keys = self.0.keys_of_probe(cx, &[])?;
         self.0.note_nulls(cx, &keys);
-        self.mark_all(cx, Search { cursor: found.hit })
+        self.mark_all(cx, Search::at(found.hit))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::expr::columns_read;
 use crate::operator::Flow;
 use crate::operator::roles::{Expansion, Next};
 use crate::plan::JoinKind;
-use crate::table::key_rows::{KeyRows, Positions};
+use crate::table::key_rows::{KeyRows, Positions, entry_at};
 use crate::table::shared_keys::Found;
 
 /// The position that stands for no row at all: buckets have less than 2³¹.
@@ -22,7 +22,7 @@ impl Index {
     /// Whether the rows of a key stand at positions one after the other; or why not.
     fn has_positions(&self) -> Result<(), String> {
         match self.rows {
-            KeyRows::Buckets(_) => Ok(()),
+            KeyRows::Buckets(_) | KeyRows::Sorted(_) => Ok(()),
             KeyRows::All if self.store.is_dense() => Ok(()),
             KeyRows::All => Err("rows are stored with holes".into()),
             KeyRows::One | KeyRows::Chained(_) => Err("the rows of a key stand in no bucket".into()),
@@ -48,9 +48,10 @@ impl Index {
 
     /// The place (`i64`) of the row at a position (`u32`).
     fn place_at_position(&self, cx: &mut Context<'_>, position: V) -> V {
-        match self.rows.buckets() {
-            Some(buckets) => buckets.place_of_position(cx, position),
-            None => cx.builder.convert(position, Scalar::I64),
+        match self.rows {
+            KeyRows::Buckets(buckets) => buckets.place_of_position(cx, position),
+            KeyRows::Sorted(entries) => entry_at(cx, entries, position),
+            KeyRows::All | KeyRows::One | KeyRows::Chained(_) => cx.builder.convert(position, Scalar::I64),
         }
     }
 }

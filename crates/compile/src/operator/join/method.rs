@@ -15,10 +15,12 @@ use super::build::{IndexRows, StoreBuildSide};
 use super::facts::JoinFacts;
 use super::fill_buckets::FillBuckets;
 use super::index::Index;
-use super::methods::{Direct, Hash, HashIndex, NestedLoop, Placed, Ranked};
+use super::methods::{Direct, Hash, HashIndex, NestedLoop, Placed, Ranked, Sorted, SortedOrder};
 use crate::MicroModel;
 use crate::context::{Context, Lowered, Unsupported};
+use crate::expr::Expr;
 use crate::operator::roles::Sink;
+use crate::plan::Join;
 use crate::program::States;
 use crate::table::bitmap::Bitmap;
 use crate::table::key_range::KeyRange;
@@ -104,6 +106,21 @@ pub(super) trait AccessPath: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The order of the rows, where searches are in one.
+    fn sorted(&self) -> Option<&SortedOrder> {
+        None
+    }
+
+    /// What of a join's condition is left to be checked of the rows that a search gives.
+    fn left_to_check(&self, join: &Join) -> Option<Expr> {
+        join.residual.clone()
+    }
+
+    /// What a search looks at beside the keys: expressions over the probe side's columns.
+    fn values_read(&self) -> Vec<&Expr> {
+        Vec::new()
+    }
+
     /// States to clear before rows are put in, but for those of buckets.
     fn zeroed(&self) -> Vec<usize> {
         self.dense().and_then(|key| key.taken).map(|taken| taken.0).into_iter().collect()
@@ -143,11 +160,8 @@ pub(super) fn stored_and_indexed(join: &Arc<JoinOperator>) -> Vec<Arc<dyn Sink>>
 
 /// Chooses the method of a join. Where keys are slots, it is a second question whether the rows lie there.
 pub(super) fn choose(facts: &JoinFacts<'_>) -> Result<Box<dyn JoinMethod>, Unsupported> {
-    let form = match facts.keys.is_empty() {
-        true => None,
-        false => Some(choose_form(facts)?),
-    };
-    let placed = Placed { form };
+    let form = choose_form(facts)?;
+    let placed = Placed { form: (!facts.keys.is_empty()).then_some(form) };
     let why_not = placed.why_not(facts);
     let why = placed.why(facts);
     let rule = match (&why_not, &why) {
@@ -159,10 +173,9 @@ pub(super) fn choose(facts: &JoinFacts<'_>) -> Result<Box<dyn JoinMethod>, Unsup
         (None, None) => (RowPlaces::Packed, "rows with several columns would lie far apart"),
     };
     let places = facts.input.site.choose(rule, all_but(RowPlaces::Slot, &why_not))?;
-    Ok(match (places, form) {
-        (RowPlaces::Slot, _) => Box::new(placed),
-        (RowPlaces::Packed, None) => Box::new(NestedLoop),
-        (RowPlaces::Packed, Some(form)) => of_form(form),
+    Ok(match places {
+        RowPlaces::Slot => Box::new(placed),
+        RowPlaces::Packed => of_form(form),
     })
 }
 
@@ -171,18 +184,20 @@ fn of_form(form: IndexForm) -> Box<dyn JoinMethod> {
         IndexForm::Direct => Box::new(Direct),
         IndexForm::Hash => Box::new(Hash),
         IndexForm::Rank => Box::new(Ranked),
+        IndexForm::Sorted => Box::new(Sorted),
+        IndexForm::Loop => Box::new(NestedLoop),
     }
 }
 
 /// How keys are found. The rule takes the first method that gives a reason; the last one always does.
 fn choose_form(facts: &JoinFacts<'_>) -> Result<IndexForm, Unsupported> {
-    let forms = [IndexForm::Rank, IndexForm::Direct, IndexForm::Hash];
+    let forms = [IndexForm::Rank, IndexForm::Direct, IndexForm::Sorted, IndexForm::Loop, IndexForm::Hash];
     let why_not = |form| of_form(form).why_not(facts);
     let why = |form| of_form(form).why(facts).map(|reason| (form, reason));
     let rule = forms.into_iter().filter(|form| why_not(*form).is_none()).find_map(why);
     let (form, reason) = rule.ok_or_else(|| Unsupported::internal("no method joins these sides"))?;
     let bound = facts.input.build.rows.bound;
-    let (kind, slots) = match (&facts.range, why_not(IndexForm::Direct)) {
+    let (kind, slots) = match (&facts.slots, why_not(IndexForm::Direct)) {
         (Ok(range), None) => ("direct", range.slots()),
         _ => ("hash", bound.saturating_mul(2).checked_next_power_of_two().unwrap_or(u64::MAX)),
     };

@@ -26,7 +26,9 @@ mod place_rows;
 mod probe;
 mod probe_batches;
 mod runtime_filter;
+mod search_range;
 mod shared_key_texts;
+mod sorted_rows;
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,14 +46,18 @@ pub(crate) use self::mark::MarkMatches;
 pub(crate) use self::partitioned_join::{PartsOfSide, Sides};
 pub(crate) use self::probe::Probe;
 pub(crate) use self::runtime_filter::BuildSideFilter;
+pub(crate) use self::search_range::SearchRange;
+pub(crate) use self::sorted_rows::{IndexedKeys, IndexedRows, NoteOrder};
 use crate::choices::Choices;
 use crate::context::{Argument, Context, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::column_of;
 use crate::operator::roles::Sink;
+use crate::operator::sort::SortOperator;
 use crate::plan::{Join, JoinKind};
 use crate::program::{Growth, States};
+use crate::shape::LaunchShape;
 use crate::table::joined::Joined;
 use crate::table::rows::Layout;
 use crate::table::set_bits;
@@ -94,8 +100,8 @@ pub(crate) struct JoinInput<'a> {
     pub probe: JoinSide<'a>,
     /// How the store of the build side gives out its places.
     pub layout: Layout,
-    /// Workers are single threads, with caches of their own: a CPU's.
-    pub is_serial: bool,
+    /// The shape of the launches.
+    pub shape: &'a LaunchShape,
     pub choices: &'a Choices<'a>,
     pub site: Site<'a>,
 }
@@ -118,7 +124,10 @@ pub(crate) struct JoinOperator {
     /// Of each key, where it is a text that is encoded by codes of the build side's dictionary.
     codes: Vec<Option<KeyCodes>>,
     probe_width: usize,
+    /// What is left to be checked of the rows that a search gives.
     residual: Option<Expr>,
+    /// Whether the plan's join has a residual condition, which a search may have taken over.
+    is_conditional: bool,
     /// What is known of the result's columns.
     pub columns: Vec<ColumnInfo>,
     /// State of one `u32` a row of the store: it has a match.
@@ -143,10 +152,16 @@ impl JoinOperator {
         let build_infos: Vec<ColumnInfo> = join.keys.iter().map(|(key, _)| column_of(key, build)).collect();
         let codes = key_codes::choose(input, &build_infos, &probe_infos, states)?;
         let encodings: Vec<KeyEncoding> = codes.iter().map(key_codes::encoding_of).collect();
-        let (stored, places) = stored_columns(join, build, &encodings);
+        let range = SearchRange::of(join, (build, probe));
+        let (mut stored, places) = stored_columns(join, build, &encodings);
+        let order = range.as_ref().map(|range| stored_place(&mut stored, &range.order, join.keys.len()));
         let mut infos: Vec<ColumnInfo> = stored.iter().map(|expr| column_of(expr, build)).collect();
         infos.iter_mut().zip(&encodings).for_each(|(info, encoding)| key_codes::looked_up(info, *encoding));
-        let index = Index::plan(&JoinFacts::of(input, infos, probe_infos, encodings), states)?;
+        let facts = JoinFacts {
+            range: range.as_ref().zip(order),
+            ..JoinFacts::of(input, infos, probe_infos, encodings)
+        };
+        let index = Index::plan(&facts, states)?;
         let matched = keeps_build(kind).then(|| states.state("matched", 4, index.store.class));
         let nulls = join.null_aware.then(|| {
             let class = states.class(1, Growth::Fixed);
@@ -157,13 +172,14 @@ impl JoinOperator {
             kind,
             build_rows: input.build.rows,
             columns: columns(kind, build, probe),
-            index,
             stored,
             places,
             probe_keys,
             codes,
             probe_width: probe.len(),
-            residual: join.residual.clone(),
+            residual: index.path.left_to_check(join),
+            is_conditional: join.residual.is_some(),
+            index,
             matched,
             nulls,
         })
@@ -172,6 +188,11 @@ impl JoinOperator {
     /// The sinks of the pipelines that make the build side ready to be probed, as its access path has them.
     pub fn build_passes(self: &Arc<JoinOperator>) -> Vec<Arc<dyn Sink>> {
         self.index.path.passes(self)
+    }
+
+    /// The sort of the build side's rows, where searches are in their order.
+    pub fn build_sort(&self) -> Option<&Arc<SortOperator>> {
+        self.index.path.sorted().map(|sorted| &sorted.sort)
     }
 
     /// Whether a join of this kind gains by the assumption that build keys are unique.
@@ -194,7 +215,7 @@ impl JoinOperator {
     pub(crate) fn needs_build_rows(&self) -> bool {
         use JoinKind::*;
         match self.kind {
-            Inner if self.residual.is_none() => true,
+            Inner if !self.is_conditional => true,
             Inner | BuildOuter | BuildSemi | BuildAnti | BuildMark | ProbeSemi => !self.probe_keys.is_empty(),
             ProbeOuter | FullOuter | ProbeAnti | ProbeMark => false,
         }
@@ -285,6 +306,18 @@ fn stored_columns(join: &Join, build: &[ColumnInfo], encodings: &[KeyEncoding]) 
         }));
     }
     (stored, places)
+}
+
+/// The place among the stored columns of what rows are ordered by, which is stored in addition where it is no column.
+fn stored_place(stored: &mut Vec<Expr>, order: &Expr, keys: usize) -> usize {
+    let known = stored.iter().skip(keys).position(|expr| expr == order);
+    known.map_or_else(
+        || {
+            stored.push(order.clone());
+            stored.len() - 1
+        },
+        |place| keys + place,
+    )
 }
 
 fn boolean(value: V) -> Lowered {

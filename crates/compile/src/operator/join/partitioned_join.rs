@@ -156,6 +156,11 @@ impl Index {
         }
     }
 
+    /// Whether rows can come in parts by their keys: these have a hash, or slots.
+    pub fn has_parts(&self) -> bool {
+        self.path.hash().is_some() || self.path.dense().is_some()
+    }
+
     /// How many of the parts may have rows; at least one.
     pub fn parts_used(&self, bits: u32) -> u64 {
         self.path.dense().map_or(1 << bits, |key| key.range.parts_used(bits))

@@ -63,7 +63,7 @@ impl Step for Probe {
         found: Found,
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
-        self.0.matches_of(cx, Search { cursor: found.hit }, next)
+        self.0.matches_of(cx, Search::at(found.hit), next)
     }
 
     fn columns(&self, _below: &[ColumnInfo]) -> Option<Vec<ColumnInfo>> {
@@ -139,7 +139,9 @@ impl JoinOperator {
 
     /// What a search reads: adds the states; the columns of the probe side.
     pub(super) fn read_keys(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
-        let mut below: BTreeSet<usize> = self.probe_keys.iter().flat_map(columns_read).collect();
+        let values = self.index.path.values_read();
+        let mut below: BTreeSet<usize> =
+            self.probe_keys.iter().chain(values).flat_map(columns_read).collect();
         if self.index.path.hash().is_some() {
             self.index.matches().read(&(0..self.probe_keys.len()).collect(), states);
         }

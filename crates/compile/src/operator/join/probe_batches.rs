@@ -11,11 +11,16 @@ use super::{JoinOperator, makes_pairs};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
 use crate::operator::roles::{BatchLookUps, BegunSearch, Next};
+use crate::table::key_rows::KeyRows;
 use crate::table::probing::Begun;
 
 impl BatchLookUps for JoinOperator {
     fn why_not(&self) -> Option<&'static str> {
-        self.index.tries_all().then_some("every row of a build side is tried")
+        match self.index.rows {
+            KeyRows::All => Some("every row of a build side is tried"),
+            KeyRows::Sorted(_) => Some("a search gives a range of rows"),
+            KeyRows::One | KeyRows::Chained(_) | KeyRows::Buckets(_) => None,
+        }
     }
 
     /// Rows whose keys are slots go on after one look, and come in the order of their keys as often as not. Those that come in parts find a
@@ -86,7 +91,7 @@ impl BatchLookUps for JoinOperator {
     }
 
     fn go_on_with(&self, cx: &mut Context<'_>, number: V, next: &mut Next<'_>) -> Result<(), Unsupported> {
-        let search = Search { cursor: cx.builder.var_of("cursor", number) };
+        let search = Search::at(cx.builder.var_of("cursor", number));
         self.matches_of(cx, search, next)
     }
 }
@@ -122,7 +127,7 @@ impl Index {
             let place = |cx: &mut Context<'_>, number| self.rows.place(cx, number);
             table.find_from(cx, self.matches(), (keys.values, begun), cursor, place)
         })?;
-        Ok(Search { cursor })
+        Ok(Search::at(cursor))
     }
 
     /// The place (`i64`) of the first row that a search has found; 0, where a store always has a place, where it has found none.

@@ -195,6 +195,48 @@ impl SortOperator {
         states.state(name, 4, self.class)
     }
 
+    /// The states of the words in order, one `u64` a row each: that of the only word, where the sort leaves it, or new ones for whoever
+    /// notes the words in order.
+    pub(crate) fn words_in_order(&self, states: &mut States) -> Vec<usize> {
+        match self.sorted_word {
+            Some(word) => vec![word],
+            None => self.word_states.iter().map(|_| states.state("ordered_words", 8, self.class)).collect(),
+        }
+    }
+
+    /// Whether a state has the only word in order, once rows are sorted.
+    pub(crate) fn has_ordered(&self, state: usize) -> bool {
+        self.sorted_word == Some(state)
+    }
+
+    /// The states by which [`SortOperator::word_at`] finds words.
+    pub(crate) fn ordered_words(&self) -> Vec<usize> {
+        match self.sorted_word {
+            Some(word) => vec![word],
+            None => self.word_states.clone(),
+        }
+    }
+
+    /// How many words there are.
+    pub(crate) fn word_count(&self) -> usize {
+        self.word_states.len()
+    }
+
+    /// A word (`u64`) of the row with a number (`i64`) in the order.
+    pub(crate) fn word_at(&self, cx: &mut Context<'_>, word: usize, number: V) -> V {
+        let element = |cx: &mut Context<'_>, name: &str, state: usize, index: V| {
+            let words = cx.argument(name, Type::global(Scalar::U64), Argument::State(state));
+            cx.builder.element(words, index)
+        };
+        if let Some(state) = self.sorted_word {
+            return element(cx, "sorted_word", state, number);
+        }
+        let order = cx.argument("order", Type::global(Scalar::U32), Argument::State(self.order));
+        let place = cx.builder.element(order, number);
+        let place = cx.builder.convert(place, Scalar::I64);
+        element(cx, "sort_word", self.word_states[word], place)
+    }
+
     /// Declares the states of a sort by words in which groups may come first. `from_word`: whoever reads rows in order gets what
     /// columns it can from the words.
     pub(crate) fn plan_ranked(

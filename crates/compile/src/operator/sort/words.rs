@@ -137,6 +137,19 @@ impl Words {
         Words::plan(&keys, columns)
     }
 
+    /// The same where rows whose words are equal may come in any order, whatever their texts.
+    pub(crate) fn by_words_alone(self) -> Words {
+        Words { texts: Vec::new(), ..self }
+    }
+
+    /// The words of the current row, whose bits of a column and of all behind it are 0.
+    pub(crate) fn before_column(&self, cx: &mut Context<'_>, column: usize) -> Result<Vec<V>, Unsupported> {
+        let is_before = |field: &&WordField| field.key.column < column;
+        let fields = self.fields.iter().filter(is_before).cloned().collect();
+        let first = Words { fields, bits: self.bits, texts: Vec::new() };
+        (0..self.count()).map(|word| first.word(cx, word)).collect()
+    }
+
     /// Why no column can be read from the words, if none can.
     pub(crate) fn lacks_columns(&self, columns: usize) -> Option<&'static str> {
         match () {

@@ -14,6 +14,7 @@ use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind, substitute};
 use crate::layout::ColumnInfo;
 use crate::lower::{can_fail, column_of};
+use crate::operator::join::SearchRange;
 use crate::plan::{Join, JoinKind};
 use crate::types::Range;
 use crate::variant::all_but;
@@ -26,6 +27,9 @@ const LARGER: u64 = 4;
 /// The same where the other side's keys may be there several times, and the build side's are not, which are in order too: such rows are
 /// copied to the slots of their keys, while those of the other side are counted, summed up over all slots and put into buckets.
 const LARGER_THAN_REPEATED: u64 = 16;
+
+/// Rows of both sides below which pairs are tried as they come.
+const MANY_PAIRS: u64 = 1 << 10;
 
 /// What is known of a side of a join.
 #[derive(Debug, Clone, Copy)]
@@ -48,10 +52,21 @@ impl Cut<'_> {
         probe: &OpenRows,
     ) -> Result<BuiltSide, Unsupported> {
         let join = at.join;
+        let sides = (build.columns.as_slice(), probe.columns.as_slice());
+        let why_not = self.why_not_other(at, build, probe);
+        if join.keys.is_empty() && join.residual.is_some() {
+            let rule = match why_not {
+                Some(why_not) => (BuiltSide::Written, why_not),
+                None if build.bound() < MANY_PAIRS && probe.bound() < MANY_PAIRS => {
+                    (BuiltSide::Written, "few pairs are tried")
+                }
+                None => by_ranges(join, sides),
+            };
+            return at.site.choose(rule, all_but(BuiltSide::Other, &why_not));
+        }
         if join.kind != JoinKind::Inner {
             return Ok(BuiltSide::Written);
         }
-        let why_not = self.why_not_other(at, build, probe);
         let (own, other) = (self.known(join, build, true), self.known(join, probe, false));
         let rule = match why_not {
             Some(why_not) => (BuiltSide::Written, why_not),
@@ -78,6 +93,7 @@ impl Cut<'_> {
         let keeps_order = self.uses.get(at.ordinal).is_none_or(|uses| uses.in_order);
         let fails = |expr: &Expr, rows: &OpenRows| may_fail(expr, &rows.columns);
         match () {
+            () if at.join.null_aware => Some("NULL keys of the build side count"),
             () if keeps_order => Some("texts are strung together in the order of the probe side"),
             () if !build.properties.is_safe || !probe.properties.is_safe => {
                 Some("a side may fail, which nobody looks at where the other one is empty")
@@ -141,25 +157,69 @@ fn by_rows(build: Known, probe: Known) -> (BuiltSide, &'static str) {
     }
 }
 
-/// An inner join with its sides in each other's place, and its columns over those of that join.
-pub(super) fn changed(join: &Join, (build, probe): (&[ColumnInfo], &[ColumnInfo])) -> (Join, Vec<Expr>) {
-    let (before, behind) = (build.len(), probe.len());
+/// The rule where a condition alone decides. Two bounds of one order of the build side's rows are a range of them, where of two orders
+/// one alone is searched in; and whether there is a row in a range is one search, where to mark all rows in it takes as long as there are
+/// rows.
+fn by_ranges(join: &Join, (build, probe): (&[ColumnInfo], &[ColumnInfo])) -> (BuiltSide, &'static str) {
+    use JoinKind::*;
+    let own = SearchRange::of(join, (build, probe));
+    let other = SearchRange::of(&changed(join, build.len(), probe.len()).join, (probe, build));
+    let decides = |range: &Option<SearchRange>| range.as_ref().is_some_and(|range| range.rest.is_none());
+    let has_both = |range: &Option<SearchRange>| range.as_ref().is_some_and(SearchRange::has_both_ends);
+    match join.kind {
+        BuildSemi | BuildAnti | BuildMark if decides(&other) => {
+            (BuiltSide::Other, "whether a range has a row is one search")
+        }
+        ProbeSemi | ProbeAnti | ProbeMark if decides(&own) => {
+            (BuiltSide::Written, "whether a range has a row is one search")
+        }
+        _ if has_both(&other) && !has_both(&own) => {
+            (BuiltSide::Other, "the other side's rows have an order that is bounded on both sides")
+        }
+        _ => (BuiltSide::Written, "the other side's rows have no better order"),
+    }
+}
+
+/// A join with its sides in each other's place.
+pub(super) struct Changed {
+    pub join: Join,
+    /// The columns of that join that the written one's are, in order.
+    pub places: Vec<usize>,
+}
+
+/// A join with its sides, which have so many columns, in each other's place.
+pub(super) fn changed(join: &Join, before: usize, behind: usize) -> Changed {
+    use JoinKind::*;
     let place = |column: usize| if column < before { behind + column } else { column - before };
     let moved = |expr: &Expr| match expr.kind {
         ExprKind::Column(column) => Some(Expr { kind: ExprKind::Column(place(column)), ..expr.clone() }),
         _ => None,
     };
-    let changed = Join {
+    let (kind, places): (JoinKind, Vec<usize>) = match join.kind {
+        BuildSemi => (ProbeSemi, (0..before).collect()),
+        BuildAnti => (ProbeAnti, (0..before).collect()),
+        BuildMark => (ProbeMark, (0..=before).collect()),
+        ProbeSemi => (BuildSemi, (0..behind).collect()),
+        ProbeAnti => (BuildAnti, (0..behind).collect()),
+        ProbeMark => (BuildMark, (0..=behind).collect()),
+        pairs => {
+            let kind = match pairs {
+                BuildOuter => ProbeOuter,
+                ProbeOuter => BuildOuter,
+                other => other,
+            };
+            (kind, (0..before + behind).map(place).collect())
+        }
+    };
+    let join = Join {
         build: join.probe.clone(),
         probe: join.build.clone(),
+        kind,
         keys: join.keys.iter().map(|(own, other)| (other.clone(), own.clone())).collect(),
         residual: join.residual.as_ref().map(|residual| substitute(residual, &moved)),
         ..*join
     };
-    let columns = build.iter().chain(probe).enumerate();
-    let columns =
-        columns.map(|(column, info)| Expr::column(place(column), info.data_type.clone(), info.nullable));
-    (changed, columns.collect())
+    Changed { join, places }
 }
 
 /// Whether an expression over some columns may be an error.

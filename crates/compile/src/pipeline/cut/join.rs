@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Cut;
-use super::build_side::{changed, may_fail};
+use super::build_side::{Changed, changed, may_fail};
 use super::dependence::{Dependences, Side};
 use super::join_parts::{Downstream, SideParts};
 use super::open::{Open, OpenRows};
@@ -11,10 +11,11 @@ use super::properties::RowProperties;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::join::{
-    Entries, JoinInput, JoinOperator, JoinSide, KeptRows, MapEntries, MarkMatches, PartsOfSide, Probe,
-    SideRows, Sides, StoredRows, UniqueAssumption,
+    Entries, IndexedKeys, IndexedRows, JoinInput, JoinOperator, JoinSide, KeptRows, MapEntries, MarkMatches,
+    NoteOrder, PartsOfSide, Probe, SideRows, Sides, StoredRows, UniqueAssumption,
 };
 use crate::operator::project::Project;
+use crate::operator::sort::{SortRows, SortedRows};
 use crate::plan::{Join, JoinKind};
 use crate::program::Purpose;
 use crate::types::Literal;
@@ -64,6 +65,14 @@ impl Cut<'_> {
         if let Some(second) = passes.next() {
             self.close(vec![stored()], second);
         }
+        if let Some(sort) = operator.build_sort() {
+            let mut rows = Open::new(IndexedRows(Arc::clone(operator)), bound);
+            rows.steps.push(Arc::new(IndexedKeys(Arc::clone(operator))));
+            self.close(vec![rows], Arc::new(SortRows(Arc::clone(sort))));
+            let ordered = Open::new(SortedRows(Arc::clone(sort)), bound);
+            let ordered = Open { sorted: Some(sort.sorting(None)), ..ordered };
+            self.close(vec![ordered], Arc::new(NoteOrder(Arc::clone(operator))));
+        }
         let group = self.next_group.saturating_sub(1);
         passes.for_each(|pass| self.end(stored(), pass, (group, false), Vec::new()));
     }
@@ -92,7 +101,7 @@ impl Cut<'_> {
             build: side_of(build),
             probe: side_of(probe),
             layout: self.layout(),
-            is_serial: self.shape.is_serial(),
+            shape: self.shape,
             choices: self.choices,
             site: at.site,
         };
@@ -126,14 +135,19 @@ impl Cut<'_> {
         let mut rows = match self.built_side(&at, &build, &probe)? {
             BuiltSide::Written => self.joined(&at, build, probe, before_probe)?,
             BuiltSide::Other => {
-                let (changed, columns) = changed(join, (&build.columns, &probe.columns));
+                let Changed { join: changed, places } =
+                    changed(join, build.columns.len(), probe.columns.len());
                 let of_probe = self.done.len() - before_probe;
                 self.done[first..].rotate_right(of_probe);
                 // The other side's keys may be there twice though this side's are not.
                 let assumption = self.uses.len() + ordinal;
                 let at = JoinSite { join: &changed, assumption, ..at };
                 let mut rows = self.joined(&at, probe, build, first + of_probe)?;
-                rows.project(columns);
+                let of = |place: usize| rows.columns.get(place).map(|info| (place, info));
+                let columns = places.into_iter().filter_map(of);
+                let columns =
+                    columns.map(|(place, info)| Expr::column(place, info.data_type.clone(), info.nullable));
+                rows.project(columns.collect());
                 rows
             }
         };

@@ -81,8 +81,8 @@ impl Cut<'_> {
         (build, probe): (&OpenRows, &OpenRows),
         sides: &Sides,
     ) -> Result<SideParts, Unsupported> {
-        // Where there are no keys there is no choice.
-        if operator.index().tries_all() {
+        // Where keys neither hash nor have slots there is no choice.
+        if !operator.index().has_parts() {
             return Ok(SideParts::OFF);
         }
         let (off, why_not) = (JoinParts(1), self.why_no_parts(probe));

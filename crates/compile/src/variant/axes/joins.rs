@@ -23,6 +23,10 @@ axis!(
         Hash = "hash",
         /// At the rank that the key has among those that there are, by a bitmap of its range.
         Rank = "rank",
+        /// Between two places of an order of the build side's rows, which binary searches find.
+        Sorted = "sorted",
+        /// Nowhere: every row is tried.
+        Loop = "nested_loop",
     }
 );
 

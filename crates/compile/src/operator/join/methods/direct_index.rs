@@ -43,7 +43,7 @@ enum Slots {
 
 impl JoinMethod for Direct {
     fn why_not(&self, facts: &JoinFacts<'_>) -> Option<String> {
-        match &facts.range {
+        match &facts.slots {
             Err(why_not) => Some(why_not.clone()),
             Ok(range) if !facts.has_room(range.slots() * NUMBER_BYTES) => {
                 Some(format!("memory for {} slots", range.slots()))
@@ -53,7 +53,7 @@ impl JoinMethod for Direct {
     }
 
     fn why(&self, facts: &JoinFacts<'_>) -> Option<Cow<'static, str>> {
-        let (slots, limit) = (facts.range.as_ref().ok()?.slots(), facts.slot_limit());
+        let (slots, limit) = (facts.slots.as_ref().ok()?.slots(), facts.slot_limit());
         match slots {
             slots if slots <= facts.slots_of_rows() => Some("a dense range of keys".into()),
             slots if slots <= limit.value => Some(limit.reason("a dense range of keys")),
@@ -62,7 +62,7 @@ impl JoinMethod for Direct {
     }
 
     fn plan(&self, facts: &JoinFacts<'_>, states: &mut States) -> Result<BuildSide, Unsupported> {
-        let range = facts.range.clone().map_err(Unsupported)?;
+        let range = facts.slots.clone().map_err(Unsupported)?;
         let store = facts.store(states)?;
         if facts.first_only {
             let path = Box::new(Existence::plan(range, true, states));
@@ -96,7 +96,7 @@ impl JoinMethod for Direct {
 fn clears(facts: &JoinFacts<'_>, slots: u64) -> Result<bool, Unsupported> {
     let most = facts.input.build.rows.bound.saturating_mul(CLEARED_SLOTS_PER_ROW);
     let rule = match () {
-        () if !facts.input.is_serial => {
+        () if !facts.input.shape.is_serial() => {
             (EmptySlots::Bitmap, "a lookup that finds nothing costs no transaction more")
         }
         () if slots > most => (EmptySlots::Bitmap, "there may be many more slots than rows"),

@@ -44,7 +44,7 @@ impl JoinMethod for Hash {
         let fill = Fill::of(site.choose(fill(facts), |_| Ok(()))?);
         let function = site.choose((HashFunction::Murmur3, HASH_RULE), |_| Ok(()))?;
         let keys = store.columns().get(..facts.keys.len()).unwrap_or_default();
-        let texts = match facts.input.is_serial {
+        let texts = match facts.input.shape.is_serial() {
             true => KeyTextLanes::Lane,
             false => shared_keys::choose(keys, site)?,
         };
@@ -62,7 +62,7 @@ impl JoinMethod for Hash {
 /// time of a half, but 1.05 where a table is then larger than the cache (TPC-H 9).
 fn fill(facts: &JoinFacts<'_>) -> (SlotFill, &'static str) {
     let bytes = facts.input.build.rows.bound.saturating_mul(NUMBER_BYTES).saturating_mul(4);
-    match !facts.input.is_serial && bytes <= facts.cache().value / 2 {
+    match !facts.input.shape.is_serial() && bytes <= facts.cache().value / 2 {
         true => (SlotFill(25), "most searches end at their first slot, and the table stays in the cache"),
         false => (SlotFill(50), "short searches, in twice the slots"),
     }
@@ -74,7 +74,7 @@ impl HashIndex {
         match (index.rows, index.not_unique) {
             (KeyRows::Chained(next), _) => Known::Chain(next),
             (KeyRows::One, Some(state)) => Known::Report(state),
-            (KeyRows::One | KeyRows::Buckets(_) | KeyRows::All, _) => Known::LeaveOut,
+            (KeyRows::One | KeyRows::Buckets(_) | KeyRows::All | KeyRows::Sorted(_), _) => Known::LeaveOut,
         }
     }
 }

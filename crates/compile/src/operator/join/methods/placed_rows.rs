@@ -49,7 +49,7 @@ struct PlacedRows {
 
 impl JoinMethod for Placed {
     fn why_not(&self, facts: &JoinFacts<'_>) -> Option<String> {
-        let slots = match (self.form, &facts.range) {
+        let slots = match (self.form, &facts.slots) {
             (Some(IndexForm::Rank), _) => return Some("rows are found by ranks".into()),
             (Some(IndexForm::Direct), Ok(range)) => range.slots(),
             _ => return Some("keys are no slots".into()),
@@ -64,7 +64,7 @@ impl JoinMethod for Placed {
     }
 
     fn why(&self, facts: &JoinFacts<'_>) -> Option<Cow<'static, str>> {
-        let slots = facts.range.as_ref().ok()?.slots();
+        let slots = facts.slots.as_ref().ok()?.slots();
         let is_dense = |rows: u64| slots <= rows.saturating_mul(SLOTS_PER_ROW);
         match () {
             () if facts.input.choices.micro_model != MicroModel::Resolution => None,
@@ -78,7 +78,7 @@ impl JoinMethod for Placed {
     }
 
     fn plan(&self, facts: &JoinFacts<'_>, states: &mut States) -> Result<BuildSide, Unsupported> {
-        let range = facts.range.clone().map_err(Unsupported)?;
+        let range = facts.slots.clone().map_err(Unsupported)?;
         let store = RowStore::placed(&facts.stored, range.slots(), states)?;
         let path: Box<dyn AccessPath> = match facts.first_only {
             true => Box::new(Existence::plan(range, false, states)),

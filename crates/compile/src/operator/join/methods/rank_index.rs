@@ -66,7 +66,7 @@ enum AtRanks {
 
 impl JoinMethod for Ranked {
     fn why_not(&self, facts: &JoinFacts<'_>) -> Option<String> {
-        match &facts.range {
+        match &facts.slots {
             Err(why_not) => Some(why_not.clone()),
             Ok(_) if facts.first_only => Some("bits alone say whether there is a row".into()),
             Ok(range) if !facts.has_room(range.slots() / VALUES_PER_BYTE) => {
@@ -80,11 +80,11 @@ impl JoinMethod for Ranked {
     /// 0.57 of the time with ranks. Slots of unique keys are not even cleared, and are one look-up less (5 and 7: 0.93 and 0.88 with slots);
     /// what a CPU makes of ranks was not measured.
     fn why(&self, facts: &JoinFacts<'_>) -> Option<Cow<'static, str>> {
-        let (slots, cache) = (facts.range.as_ref().ok()?.slots(), facts.cache());
+        let (slots, cache) = (facts.slots.as_ref().ok()?.slots(), facts.cache());
         let build = &facts.input.build.rows;
         let rows = build.expected.unwrap_or(build.bound);
         let pays = !facts.is_unique()
-            && !facts.input.is_serial
+            && !facts.input.shape.is_serial()
             && Direct.why_not(facts).is_none()
             && slots <= facts.slot_limit().value
             && spares_misses(slots, rows, cache.value);
@@ -92,7 +92,7 @@ impl JoinMethod for Ranked {
     }
 
     fn plan(&self, facts: &JoinFacts<'_>, states: &mut States) -> Result<BuildSide, Unsupported> {
-        let range = facts.range.clone().map_err(Unsupported)?;
+        let range = facts.slots.clone().map_err(Unsupported)?;
         let store = facts.store(states)?;
         let words = states.class(range.slots().div_ceil(32), Growth::Fixed);
         let (taken, ranks) = (Bitmap::plan(range.slots(), states), states.state("ranks", 4, words));
@@ -190,7 +190,7 @@ impl RankIndex {
                 let head = self.head(cx, rank)?;
                 put_first(cx, head, next, place);
             }
-            KeyRows::One | KeyRows::All => {
+            KeyRows::One | KeyRows::All | KeyRows::Sorted(_) => {
                 let head = self.head(cx, rank)?;
                 let number = number_of(cx, place);
                 cx.builder.store(head, number);
@@ -248,7 +248,7 @@ impl AccessPath for RankIndex {
                 let rank = cx.builder.convert(rank, Scalar::I64);
                 buckets.open(cx, rank, cursor);
             }
-            KeyRows::One | KeyRows::Chained(_) | KeyRows::All => {
+            KeyRows::One | KeyRows::Chained(_) | KeyRows::All | KeyRows::Sorted(_) => {
                 let head = self.head(cx, rank)?;
                 let number = cx.builder.load(head);
                 cx.builder.assign(cursor, number);

@@ -1,0 +1,371 @@
+//! A search in the order of the build side's rows: the rows of a key, or of a range behind it, lie one after the other between two
+//! places that binary searches find. So joins by inequalities look at their matches alone, where nested loops look at every pair; and rows
+//! of the probe side that come in order look at memory that those before them have looked at (M-BSP relational algebra, section 4.3: a
+//! join of sorted relations by binary search).
+//!
+//! The keys, and behind them what the range is of, are words whose order as unsigned numbers is theirs (`operator/sort/words`).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{BinaryOp, CompareOp, Scalar, Type};
+
+use crate::context::{Argument, Context, Lowered, Repr, Unsupported};
+use crate::expr::{Expr, ExprKind, substitute};
+use crate::layout::ColumnInfo;
+use crate::lower::lower;
+use crate::operator::join::JoinOperator;
+use crate::operator::join::build::StoreBuildSide;
+use crate::operator::join::facts::JoinFacts;
+use crate::operator::join::key_codes::KeyEncoding;
+use crate::operator::join::method::{AccessPath, BuildSide, JoinMethod, Keys};
+use crate::operator::join::search_range::{Bound, SearchRange, and};
+use crate::operator::join::sorted_rows::place_info;
+use crate::operator::roles::Sink;
+use crate::operator::sort::words::{WordKey, Words};
+use crate::operator::sort::{SortOperator, SortSize};
+use crate::plan::Join;
+use crate::program::{SortForm, States};
+use crate::table::array;
+use crate::table::joined::Joined;
+use crate::table::key_rows::{KeyRows, Positions};
+use crate::types::{DataType, Range};
+
+/// Rows of a build side up to which each of them is tried: a search takes about as long.
+const FEW_ROWS: u64 = 32;
+
+/// The method.
+pub(in crate::operator::join) struct Sorted;
+
+/// The rows in order.
+#[derive(Debug)]
+pub(crate) struct SortedOrder {
+    /// The sort of the rows that searches may be for.
+    pub sort: Arc<SortOperator>,
+    /// The columns of the rows that are sorted: the place, the keys, and what the range is of.
+    pub columns: Vec<ColumnInfo>,
+    /// The store's column of what the range is of.
+    pub order: Option<usize>,
+    range: Option<SearchRange>,
+    words: Words,
+    /// Bits of the words that are the keys'.
+    key_bits: u32,
+    /// State of one `u32` a row, in order: its place in the store.
+    pub entries: usize,
+    /// States of one `u64` a row, in order: its words.
+    ordered: Vec<usize>,
+    /// Conditions on the keys that equal words do not decide.
+    texts: Option<Expr>,
+}
+
+/// The keys whose words are no more than the first bytes of texts.
+fn text_keys<'a>(facts: &'a JoinFacts<'_>) -> impl Iterator<Item = usize> + 'a {
+    let is_text = |key: &usize| {
+        facts.encodings.get(*key) == Some(&KeyEncoding::Value)
+            && facts.keys.get(*key).is_some_and(|info| info.data_type == DataType::Utf8)
+    };
+    (0..facts.keys.len()).filter(is_text)
+}
+
+impl JoinMethod for Sorted {
+    fn why_not(&self, facts: &JoinFacts<'_>) -> Option<String> {
+        let is_ordered = |info: &ColumnInfo| !matches!(info.data_type, DataType::Interval | DataType::Null);
+        match () {
+            () if facts.keys.is_empty() && facts.range.is_none() => {
+                Some("there are no keys, and no inequality between the sides".into())
+            }
+            () if !facts.keys.iter().all(is_ordered) => Some("keys have no order".into()),
+            () if facts.input.join.null_aware => Some("NULL keys of the build side count".into()),
+            () if facts.input.join.null_equal && text_keys(facts).next().is_some() => {
+                Some("texts, whose NULLs are keys, would have to be compared again".into())
+            }
+            () => None,
+        }
+    }
+
+    fn why(&self, facts: &JoinFacts<'_>) -> Option<Cow<'static, str>> {
+        let is_large = facts.input.build.rows.bound > FEW_ROWS;
+        (facts.keys.is_empty() && facts.range.is_some() && is_large)
+            .then(|| "rows between two bounds lie one after the other in an order".into())
+    }
+
+    fn plan(&self, facts: &JoinFacts<'_>, states: &mut States) -> Result<BuildSide, Unsupported> {
+        let input = facts.input;
+        // One row is looked at where keys are unique: no range need be searched for it.
+        let range = facts.range.filter(|_| !facts.is_unique());
+        let mut columns = vec![place_info(input.build.rows.bound)];
+        columns.extend((0..facts.keys.len()).map(|key| key_info(facts, key)));
+        if let Some((range, _)) = range {
+            let values = range.values((input.build.columns, input.probe.columns));
+            columns.push(ColumnInfo::new(range.order.data_type.clone(), false, values));
+        }
+        let key = |column| WordKey { column, descending: false, nulls_first: false, is_group: true };
+        let keys: Vec<WordKey> = (1..columns.len()).map(key).collect();
+        let key_bits = Words::plan(keys.get(..facts.keys.len()).unwrap_or_default(), &columns)?.bits();
+        let words = Words::plan(&keys, &columns)?.by_words_alone();
+        let size = SortSize { rows: input.build.rows.bound, branches: 1, shape: Some(input.shape) };
+        let form = SortForm::choose(input.site, input.shape)?;
+        let store = facts.store(states)?;
+        let is_single = words.count() == 1;
+        let sort = SortOperator::plan_ranked(words.clone(), is_single, &columns[..1], size, states)?;
+        let sort = sort.with_form(form);
+        let entries = sort.numbers("sorted_rows", states);
+        let ordered = sort.words_in_order(states);
+        let rows = if facts.is_unique() { KeyRows::One } else { KeyRows::Sorted(entries) };
+        let texts = text_keys(facts).filter_map(|key| key_condition(facts, key)).reduce(and);
+        let path = SortedOrder {
+            sort: Arc::new(sort),
+            columns,
+            order: range.map(|(_, column)| column),
+            range: range.map(|(range, _)| range.clone()),
+            words,
+            key_bits,
+            entries,
+            ordered,
+            texts,
+        };
+        Ok(BuildSide { store, path: Box::new(path), rows })
+    }
+}
+
+/// What is known of a key on both sides, as it is sorted.
+fn key_info(facts: &JoinFacts<'_>, key: usize) -> ColumnInfo {
+    let (build, probe) = (&facts.keys[key], &facts.probe_keys[key]);
+    let range = match facts.encodings.get(key) {
+        Some(KeyEncoding::Value) => build.range.zip(probe.range).map(|(a, b)| a.union(b)),
+        // A text that is in no dictionary has a number of its own.
+        _ => Some(Range::new(i32::MIN, i32::MAX)),
+    };
+    ColumnInfo::new(
+        build.data_type.clone(),
+        facts.input.join.null_equal && (build.nullable || probe.nullable),
+        range,
+    )
+}
+
+/// That a pair's values of a key are equal.
+fn key_condition(facts: &JoinFacts<'_>, key: usize) -> Option<Expr> {
+    let (build, probe) = facts.input.join.keys.get(key)?;
+    let width = facts.input.build.columns.len();
+    let moved = |part: &Expr| match part.kind {
+        ExprKind::Column(column) => Some(Expr { kind: ExprKind::Column(width + column), ..part.clone() }),
+        _ => None,
+    };
+    let sides = (Box::new(build.clone()), Box::new(substitute(probe, &moved)));
+    let nullable = build.nullable || probe.nullable;
+    let kind = ExprKind::Compare(CompareOp::Eq, sides.0, sides.1);
+    Some(Expr { kind, data_type: DataType::Boolean, nullable })
+}
+
+/// A bound's value for a row of the probe side.
+struct BoundValue {
+    value: Lowered,
+    is_included: bool,
+}
+
+/// The values of several bounds, and whether none is NULL (`bool`); `None`: none can be.
+struct BoundValues {
+    values: Vec<BoundValue>,
+    valid: Option<V>,
+}
+
+/// One end of a range of places: the first row that is not before words, or with `is_behind` the first one behind them.
+struct End {
+    words: Vec<V>,
+    is_behind: bool,
+}
+
+impl SortedOrder {
+    /// Notes the words of the row with a number (`i64`) in the order.
+    pub fn note_words(&self, cx: &mut Context<'_>, row: V) {
+        for (word, state) in self.ordered.iter().enumerate() {
+            if self.sort.has_ordered(*state) {
+                continue;
+            }
+            let value = self.sort.word_at(cx, word, row);
+            let words = cx.argument("ordered_words", Type::global(Scalar::U64), Argument::State(*state));
+            let place = cx.builder.offset(words, row);
+            cx.builder.store(place, value);
+        }
+    }
+
+    /// The words of keys and of a value of what the range is of; where there is none, those whose bits behind the keys' are all the same.
+    fn words_of(
+        &self,
+        cx: &mut Context<'_>,
+        (keys, value): (&[Lowered], Option<&Lowered>),
+        is_filled: bool,
+    ) -> Result<Vec<V>, Unsupported> {
+        let zero = cx.builder.i64(0);
+        let place = Lowered { repr: Repr::Scalar(zero), valid: None, range: None };
+        let columns = [&place].into_iter().chain(keys).chain(value).cloned();
+        cx.push_joined(columns.map(Joined::Value).collect());
+        let words = match value.is_some() || self.range.is_none() {
+            true => {
+                (0..self.words.count()).map(|word| self.words.word(cx, word)).collect::<Result<Vec<_>, _>>()
+            }
+            false => self.words.before_column(cx, self.columns.len() - 1),
+        };
+        cx.pop_layer();
+        let mut words = words?;
+        if value.is_none() && is_filled {
+            for (number, word) in words.iter_mut().enumerate() {
+                let before = self.key_bits.saturating_sub(number as u32 * 64);
+                let mask = if before >= 64 { 0 } else { u64::MAX >> before };
+                let mask = cx.builder.u64(mask);
+                *word = cx.builder.binary(BinaryOp::Or, *word, mask);
+            }
+        }
+        Ok(words)
+    }
+
+    /// The number (`i64`) of the first row of `from..to` that is not before an end, else `to`.
+    fn search_end(&self, cx: &mut Context<'_>, (from, to): (V, V), end: &End) -> V {
+        let arrays: Vec<V> = self
+            .ordered
+            .iter()
+            .map(|state| cx.argument("ordered_words", Type::global(Scalar::U64), Argument::State(*state)))
+            .collect();
+        let (low, high) = (cx.builder.var_of("low", from), cx.builder.var_of("high", to));
+        cx.begin_loop();
+        let b = &mut *cx.builder;
+        let (first, last) = (b.read(low), b.read(high));
+        let done = b.ge(first, last);
+        b.break_if(done);
+        let (sum, one) = (b.add(first, last), b.i64(1));
+        let middle = b.binary(BinaryOp::Shr, sum, one);
+        let mut is_before = b.bool(end.is_behind);
+        for (array, word) in arrays.iter().zip(&end.words).rev() {
+            let own = b.element(*array, middle);
+            let (less, equal) = (b.lt(own, *word), b.eq(own, *word));
+            let decided = b.and(equal, is_before);
+            is_before = b.or(less, decided);
+        }
+        let next = b.add(middle, one);
+        let first = b.select(is_before, next, first);
+        let last = b.select(is_before, last, middle);
+        b.assign(low, first);
+        b.assign(high, last);
+        cx.end();
+        cx.builder.read(low)
+    }
+
+    /// Searches one end after the other; each narrows the range from one side.
+    fn narrow(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Lowered],
+        bounds: &[BoundValue],
+        (from, to): (V, V),
+        is_lower: bool,
+    ) -> Result<V, Unsupported> {
+        if bounds.is_empty() {
+            let words = self.words_of(cx, (keys, None), !is_lower)?;
+            return match is_lower && keys.is_empty() {
+                true => Ok(from),
+                false if !is_lower && keys.is_empty() => Ok(to),
+                false => Ok(self.search_end(cx, (from, to), &End { words, is_behind: !is_lower })),
+            };
+        }
+        let mut range = (from, to);
+        for BoundValue { value, is_included } in bounds {
+            let words = self.words_of(cx, (keys, Some(value)), false)?;
+            let end = End { words, is_behind: *is_included != is_lower };
+            let found = self.search_end(cx, range, &end);
+            if is_lower { range.0 = found } else { range.1 = found }
+        }
+        Ok(if is_lower { range.0 } else { range.1 })
+    }
+
+    /// The values of bounds for the current row.
+    fn bounds_of(&self, cx: &mut Context<'_>, bounds: &[Bound]) -> Result<BoundValues, Unsupported> {
+        let mut valid: Option<V> = None;
+        let mut values = Vec::new();
+        for bound in bounds {
+            let value = lower(cx, &bound.value)?;
+            if let Some(own) = value.valid {
+                valid = Some(valid.map_or(own, |valid| cx.builder.and(valid, own)));
+            }
+            let value = Lowered { valid: None, ..value };
+            values.push(BoundValue { value, is_included: bound.is_included });
+        }
+        Ok(BoundValues { values, valid })
+    }
+}
+
+impl AccessPath for SortedOrder {
+    fn name(&self, rows: &str) -> String {
+        match &self.range {
+            Some(_) if self.key_bits == 0 => "sorted, a range".into(),
+            Some(_) => "sorted, a range behind the keys".into(),
+            None => format!("sorted{rows}"),
+        }
+    }
+
+    fn passes(&self, join: &Arc<JoinOperator>) -> Vec<Arc<dyn Sink>> {
+        vec![Arc::new(StoreBuildSide(Arc::clone(join)))]
+    }
+
+    fn sorted(&self) -> Option<&SortedOrder> {
+        Some(self)
+    }
+
+    fn left_to_check(&self, join: &Join) -> Option<Expr> {
+        let rest = match &self.range {
+            Some(range) => range.rest.clone(),
+            None => join.residual.clone(),
+        };
+        self.texts.clone().into_iter().chain(rest).reduce(and)
+    }
+
+    fn values_read(&self) -> Vec<&Expr> {
+        self.range.iter().flat_map(SearchRange::bounds).map(|bound| &bound.value).collect()
+    }
+
+    /// The one row of a key, where it is unique.
+    fn search(&self, cx: &mut Context<'_>, keys: Keys<'_>, cursor: Var) -> Result<(), Unsupported> {
+        let zero = cx.builder.u32(0);
+        let to =
+            Positions { begin: cx.builder.var_of("first", zero), count: cx.builder.var_of("count", zero) };
+        self.positions(cx, keys, to)?;
+        let (count, begin) = (cx.builder.read(to.count), cx.builder.read(to.begin));
+        let found = cx.builder.ne(count, zero);
+        cx.begin_if(found);
+        let entries = array(cx, "sorted_rows", self.entries);
+        let begin = cx.builder.convert(begin, Scalar::I64);
+        let place = cx.builder.element(entries, begin);
+        let one = cx.builder.u32(1);
+        let number = cx.builder.add(place, one);
+        cx.builder.assign(cursor, number);
+        cx.end();
+        Ok(())
+    }
+
+    fn positions(&self, cx: &mut Context<'_>, keys: Keys<'_>, to: Positions) -> Result<(), Unsupported> {
+        let (lower, upper): (&[Bound], &[Bound]) = match &self.range {
+            Some(range) => (&range.lower, &range.upper),
+            None => (&[], &[]),
+        };
+        let (lower, upper) = (self.bounds_of(cx, lower)?, self.bounds_of(cx, upper)?);
+        let mut opened = 0;
+        for valid in [lower.valid, upper.valid].into_iter().flatten() {
+            cx.begin_if(valid);
+            opened += 1;
+        }
+        let count =
+            cx.argument("ordered_rows", Type::global(Scalar::U64), Argument::State(self.sort.delivered()));
+        let count = cx.builder.load(count);
+        let (rows, none) = (cx.builder.bitcast(count, Scalar::I64), cx.builder.i64(0));
+        let begin = self.narrow(cx, keys.values, &lower.values, (none, rows), true)?;
+        let end = self.narrow(cx, keys.values, &upper.values, (begin, rows), false)?;
+        let count = cx.builder.sub(end, begin);
+        let (begin, count) = (cx.builder.convert(begin, Scalar::U32), cx.builder.convert(count, Scalar::U32));
+        cx.builder.assign(to.begin, begin);
+        cx.builder.assign(to.count, count);
+        for _ in 0..opened {
+            cx.end();
+        }
+        Ok(())
+    }
+}
