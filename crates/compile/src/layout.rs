@@ -151,6 +151,14 @@ impl ColumnInfo {
         }
     }
 
+    /// How many values it has, at most, or about.
+    pub(crate) fn values(&self) -> Option<u64> {
+        // The range of a wide decimal has no width that is a number of 128 bits.
+        let width = |range: Range| u64::try_from(range.max.checked_sub(range.min)?.checked_add(1)?).ok();
+        let most = self.dictionary.map(|(_, _, entries)| u64::from(entries)).or(self.range.and_then(width));
+        most.into_iter().chain(self.scattered.map(|own| own.values)).min()
+    }
+
     /// The same of values that were stored, so that the row of the scan is not at hand.
     pub(crate) fn stored(&self) -> ColumnInfo {
         ColumnInfo { coded: None, ..self.clone() }

@@ -1,5 +1,5 @@
 //! What the tables of groups and joins are made of (design, section 3): keys packed into a word, columns stored a slot or row, stores of
-//! rows, open addressing over such a store, ranges of keys that are slots, bitmaps, and buckets where a key has many rows.
+//! rows, open addressing over such a store, ranges of keys that are slots, bitmaps, buckets where a key has many rows, and trees of greatest numbers.
 
 pub(crate) mod bitmap;
 mod bloom;
@@ -9,6 +9,7 @@ pub(crate) mod chunks;
 pub(crate) mod joined;
 pub(crate) mod key_range;
 pub(crate) mod key_rows;
+pub(crate) mod max_tree;
 pub mod packed;
 pub(crate) mod places;
 pub(crate) mod probing;

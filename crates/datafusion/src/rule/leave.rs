@@ -16,9 +16,9 @@ use datafusion::common::stats::Precision;
 use datafusion::datasource::physical_plan::{FileScanConfig, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::BinaryExpr;
 use datafusion::physical_expr::utils::{collect_columns, split_conjunction};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
@@ -187,12 +187,24 @@ fn has_range(filter: &JoinFilter) -> bool {
         let first = sides.next()??;
         sides.all(|side| side == Some(first)).then_some(first)
     };
+    // As `a - b < 5` and `abs(a - b) < 5` are.
+    let is_distance = |expr: &Arc<dyn PhysicalExpr>| {
+        let inner = expr.downcast_ref::<ScalarFunctionExpr>().filter(|function| function.name() == "abs");
+        let inner = inner.and_then(|function| function.args().first()).unwrap_or(expr);
+        inner.downcast_ref::<BinaryExpr>().is_some_and(|difference| {
+            let sides = (side(difference.left()), side(difference.right()));
+            *difference.op() == Operator::Minus && matches!(sides, (Some(left), Some(right)) if left != right)
+        })
+    };
     let is_range = |condition: &Arc<dyn PhysicalExpr>| {
         condition.downcast_ref::<BinaryExpr>().is_some_and(|compared| {
             let is_ordering =
                 matches!(compared.op(), Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
             let sides = (side(compared.left()), side(compared.right()));
-            is_ordering && matches!(sides, (Some(left), Some(right)) if left != right)
+            is_ordering
+                && (matches!(sides, (Some(left), Some(right)) if left != right)
+                    || is_distance(compared.left())
+                    || is_distance(compared.right()))
         })
     };
     split_conjunction(filter.expression()).into_iter().any(is_range)

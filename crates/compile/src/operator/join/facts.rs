@@ -1,7 +1,8 @@
 //! What is known of a join's sides before its method is chosen.
 
 use super::key_codes::KeyEncoding;
-use super::{JoinInput, SearchRange, keeps_build};
+use super::search_range::{OrderedColumns, SearchRange};
+use super::{JoinInput, keeps_build};
 use crate::calibration::Limit;
 use crate::context::Unsupported;
 use crate::layout::ColumnInfo;
@@ -29,8 +30,8 @@ pub(super) struct JoinFacts<'a> {
     pub first_only: bool,
     /// The range of the only key, whose values may be slots; or why they are none.
     pub slots: Result<KeyRange, String>,
-    /// The range of an order of the build side's rows in which matches are, and the stored column of that order.
-    pub range: Option<(&'a SearchRange, usize)>,
+    /// The range of an order of the build side's rows in which matches are, and the stored columns of its orders.
+    pub range: Option<(&'a SearchRange, OrderedColumns)>,
 }
 
 impl<'a> JoinFacts<'a> {

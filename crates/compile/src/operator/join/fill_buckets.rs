@@ -21,7 +21,6 @@ use crate::program::{HostAction, Task, When};
 use crate::table::buckets::Buckets;
 use crate::table::key_rows::KeyRows;
 use crate::table::rows::RowStore;
-use crate::types::Range;
 use crate::variant::all_but;
 use crate::variant::axes::BucketEntries;
 
@@ -60,18 +59,11 @@ pub(super) fn take_rows(facts: &JoinFacts<'_>, rows: KeyRows, store: &RowStore) 
 /// How often each row of a build side is read on average, about, where it is known how many values the keys of either side have: as many
 /// pairs as the rows of both sides by the values of the side that has more of them.
 fn reads(sides: [&[ColumnInfo]; 2], probe_bound: u64) -> Option<u64> {
-    let most =
-        sides.map(|keys| keys.iter().map(values).try_fold(1u64, |all, own| Some(all.saturating_mul(own?))));
+    let most = sides.map(|keys| {
+        keys.iter().map(ColumnInfo::values).try_fold(1u64, |all, own| Some(all.saturating_mul(own?)))
+    });
     let [build, probe] = most;
     Some(probe_bound / build?.max(probe?).max(1))
-}
-
-/// How many values a key has, at most, or about.
-fn values(key: &ColumnInfo) -> Option<u64> {
-    // The range of a wide decimal has no width that is a number of 128 bits.
-    let width = |range: Range| u64::try_from(range.max.checked_sub(range.min)?.checked_add(1)?).ok();
-    let most = key.dictionary.map(|(_, _, entries)| u64::from(entries)).or(key.range.and_then(width));
-    most.into_iter().chain(key.scattered.map(|own| own.values)).min()
 }
 
 /// Puts the rows of the store, which are counted, into their buckets.
@@ -151,7 +143,7 @@ impl Emitter for FillEmitter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::DataType;
+    use crate::types::{DataType, Range};
 
     /// A key of so many values.
     fn key(values: i128) -> [ColumnInfo; 1] {
@@ -163,9 +155,9 @@ mod tests {
     fn a_range_of_any_width_is_a_range() {
         let [wide] = key(5);
         let wide = ColumnInfo { range: Some(Range { min: i128::MIN, max: i128::MAX }), ..wide };
-        assert_eq!(values(&wide), None);
+        assert_eq!(wide.values(), None);
         let wide = ColumnInfo { range: Some(Range { min: 0, max: i128::MAX }), ..wide };
-        assert_eq!(values(&wide), None);
+        assert_eq!(wide.values(), None);
     }
 
     /// A row is read as often as there are probe rows for each value of either side.

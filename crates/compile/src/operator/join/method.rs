@@ -191,7 +191,7 @@ fn of_form(form: IndexForm) -> Box<dyn JoinMethod> {
 
 /// How keys are found. The rule takes the first method that gives a reason; the last one always does.
 fn choose_form(facts: &JoinFacts<'_>) -> Result<IndexForm, Unsupported> {
-    let forms = [IndexForm::Rank, IndexForm::Direct, IndexForm::Sorted, IndexForm::Loop, IndexForm::Hash];
+    let forms = [IndexForm::Sorted, IndexForm::Rank, IndexForm::Direct, IndexForm::Loop, IndexForm::Hash];
     let why_not = |form| of_form(form).why_not(facts);
     let why = |form| of_form(form).why(facts).map(|reason| (form, reason));
     let rule = forms.into_iter().filter(|form| why_not(*form).is_none()).find_map(why);

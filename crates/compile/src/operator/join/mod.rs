@@ -46,6 +46,7 @@ pub(crate) use self::mark::MarkMatches;
 pub(crate) use self::partitioned_join::{PartsOfSide, Sides};
 pub(crate) use self::probe::Probe;
 pub(crate) use self::runtime_filter::BuildSideFilter;
+use self::search_range::OrderedColumns;
 pub(crate) use self::search_range::SearchRange;
 pub(crate) use self::sorted_rows::{IndexedKeys, IndexedRows, NoteOrder};
 use crate::choices::Choices;
@@ -154,11 +155,15 @@ impl JoinOperator {
         let encodings: Vec<KeyEncoding> = codes.iter().map(key_codes::encoding_of).collect();
         let range = SearchRange::of(join, (build, probe));
         let (mut stored, places) = stored_columns(join, build, &encodings);
-        let order = range.as_ref().map(|range| stored_place(&mut stored, &range.order, join.keys.len()));
+        let mut place = |expr: &Expr| stored_place(&mut stored, expr, join.keys.len());
+        let ordered = range.as_ref().map(|range| {
+            let second = range.second.as_ref().map(|second| place(&second.order));
+            OrderedColumns { order: place(&range.order), second }
+        });
         let mut infos: Vec<ColumnInfo> = stored.iter().map(|expr| column_of(expr, build)).collect();
         infos.iter_mut().zip(&encodings).for_each(|(info, encoding)| key_codes::looked_up(info, *encoding));
         let facts = JoinFacts {
-            range: range.as_ref().zip(order),
+            range: range.as_ref().zip(ordered),
             ..JoinFacts::of(input, infos, probe_infos, encodings)
         };
         let index = Index::plan(&facts, states)?;

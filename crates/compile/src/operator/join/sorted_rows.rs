@@ -26,14 +26,12 @@ pub(crate) struct IndexedRows(pub Arc<JoinOperator>);
 
 displayed!(IndexedRows = "build side");
 
-/// What is known of the places of rows.
-pub(super) fn place_info(bound: u64) -> ColumnInfo {
-    ColumnInfo::new(DataType::Int64, false, Some(places_of(bound)))
-}
+/// The places of a store, which has less than 2³¹.
+const PLACES: Range = Range { min: 0, max: i32::MAX as i128 };
 
-/// Stores have less than 2³¹ places, and those of a CPU may have more places than rows.
-fn places_of(_bound: u64) -> Range {
-    Range { min: 0, max: i128::from(i32::MAX) }
+/// What is known of the places of rows.
+pub(super) fn place_info() -> ColumnInfo {
+    ColumnInfo::new(DataType::Int64, false, Some(PLACES))
 }
 
 impl Source for IndexedRows {
@@ -43,7 +41,7 @@ impl Source for IndexedRows {
 
     fn columns(&self) -> Vec<ColumnInfo> {
         let mut columns = self.0.index.store.infos();
-        columns.push(place_info(self.0.build_rows.bound));
+        columns.push(place_info());
         columns
     }
 
@@ -54,9 +52,8 @@ impl Source for IndexedRows {
     fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
         let stored = self.0.index.store.columns().iter();
         let mut columns: Vec<Joined> = stored.map(|column| Joined::stored(column, row, None)).collect();
-        let range = places_of(self.0.build_rows.bound);
-        let place = cx.builder.convert(row, register_of(range));
-        columns.push(Joined::Value(Lowered { repr: Repr::Scalar(place), valid: None, range: Some(range) }));
+        let place = cx.builder.convert(row, register_of(PLACES));
+        columns.push(Joined::Value(Lowered { repr: Repr::Scalar(place), valid: None, range: Some(PLACES) }));
         cx.push_joined(columns);
         Ok(())
     }
@@ -76,8 +73,10 @@ impl IndexedKeys {
     /// The columns of the rows before that are read: keys, the order, and the place.
     fn columns_before(&self) -> BTreeSet<usize> {
         let join = &*self.0;
-        let order = join.index.path.sorted().and_then(|sorted| sorted.order);
-        (0..join.probe_keys.len()).chain(order).chain([join.index.store.columns().len()]).collect()
+        let ordered = join.index.path.sorted().and_then(|sorted| sorted.ordered_columns);
+        let ordered =
+            ordered.into_iter().flat_map(|columns| [columns.order].into_iter().chain(columns.second));
+        (0..join.probe_keys.len()).chain(ordered).chain([join.index.store.columns().len()]).collect()
     }
 }
 
@@ -90,21 +89,24 @@ impl Step for IndexedKeys {
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
         let index = &self.0.index;
-        let order = index.path.sorted().and_then(|sorted| sorted.order);
+        let ordered = index.path.sorted().and_then(|sorted| sorted.ordered_columns);
         let mut opened = 0;
         if let Some(active) = flow.active() {
             cx.begin_if(active);
             opened += 1;
         }
         let keys = index.keys_of_row(cx)?;
-        let order = order.map(|column| cx.column(column)).transpose()?;
+        let order = ordered.map(|columns| cx.column(columns.order)).transpose()?;
+        let second = ordered.and_then(|columns| columns.second);
+        let second = second.map(|column| cx.column(column)).transpose()?;
         let place = cx.column(index.store.columns().len())?;
-        let guards = [index.is_indexed(cx, &keys)?, order.as_ref().and_then(|order| order.valid)];
+        let valid = |order: &Option<Lowered>| order.as_ref().and_then(|order| order.valid);
+        let guards = [index.is_indexed(cx, &keys)?, valid(&order), valid(&second)];
         for guard in guards.into_iter().flatten() {
             cx.begin_if(guard);
             opened += 1;
         }
-        let columns = [place].into_iter().chain(keys).chain(order);
+        let columns = [place].into_iter().chain(second).chain(keys).chain(order);
         cx.push_joined(columns.map(Joined::Value).collect());
         next(cx, Flow::Branch)?;
         for _ in 0..opened {
@@ -152,15 +154,21 @@ impl NoteOrder {
 
 impl Sink for NoteOrder {
     fn needs(&self) -> Needs {
-        let around = HostAction::each(When::OnNotUnique, vec![self.0.assumption], Task::DropAssumption);
-        Needs { zeroed: self.0.index.zeroed(), produced: None, around }
+        let mut around = HostAction::each(When::OnNotUnique, vec![self.0.assumption], Task::DropAssumption);
+        let mut zeroed = self.0.index.zeroed();
+        if let Some(tree) = self.0.index.path.sorted().and_then(SortedOrder::tree) {
+            around.extend(HostAction::each(When::BeforeGroup, tree.sized(), Task::Size));
+            zeroed.extend(tree.zeroed());
+        }
+        Needs { zeroed, produced: None, around }
     }
 
     fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
         if let Some(sorted) = self.0.index.path.sorted() {
             states.extend(sorted.sort.ordered_words());
         }
-        BTreeSet::from([0])
+        let second = self.0.index.path.sorted().and_then(SortedOrder::tree).map(|_| 1);
+        [0].into_iter().chain(second).collect()
     }
 
     fn begin<'s>(
@@ -185,6 +193,7 @@ impl Emitter for OrderEmitter<'_> {
         let entry = cx.builder.offset(entries, row);
         cx.builder.store(entry, place);
         sorted.note_words(cx, row);
+        sorted.note_second(cx, row)?;
         let Some(state) = index.not_unique else { return Ok(()) };
         let (zero, one) = (cx.builder.i64(0), cx.builder.i64(1));
         let before = cx.builder.sub(row, one);

@@ -20,7 +20,7 @@ use crate::operator::join::build::StoreBuildSide;
 use crate::operator::join::facts::JoinFacts;
 use crate::operator::join::key_codes::KeyEncoding;
 use crate::operator::join::method::{AccessPath, BuildSide, JoinMethod, Keys};
-use crate::operator::join::search_range::{Bound, SearchRange, and};
+use crate::operator::join::search_range::{Bound, OrderedColumns, SearchRange, and};
 use crate::operator::join::sorted_rows::place_info;
 use crate::operator::roles::Sink;
 use crate::operator::sort::words::{WordKey, Words};
@@ -30,10 +30,14 @@ use crate::program::{SortForm, States};
 use crate::table::array;
 use crate::table::joined::Joined;
 use crate::table::key_rows::{KeyRows, Positions};
+use crate::table::max_tree::MaxTree;
 use crate::types::{DataType, Range};
 
 /// Rows of a build side up to which each of them is tried: a search takes about as long.
 const FEW_ROWS: u64 = 32;
+
+/// Rows of a key from which on a range of them is searched for, and not each of them tried.
+const ROWS_OF_KEY: u64 = 64;
 
 /// The method.
 pub(in crate::operator::join) struct Sorted;
@@ -43,12 +47,13 @@ pub(in crate::operator::join) struct Sorted;
 pub(crate) struct SortedOrder {
     /// The sort of the rows that searches may be for.
     pub sort: Arc<SortOperator>,
-    /// The columns of the rows that are sorted: the place, the keys, and what the range is of.
+    /// The columns of the rows that are sorted: the place, those of a second order, the keys, and what the range is of.
     pub columns: Vec<ColumnInfo>,
-    /// The store's column of what the range is of.
-    pub order: Option<usize>,
+    /// The store's columns of what the range is of.
+    pub ordered_columns: Option<OrderedColumns>,
     range: Option<SearchRange>,
     words: Words,
+    second: Option<SecondWords>,
     /// Bits of the words that are the keys'.
     key_bits: u32,
     /// State of one `u32` a row, in order: its place in the store.
@@ -57,6 +62,13 @@ pub(crate) struct SortedOrder {
     ordered: Vec<usize>,
     /// Conditions on the keys that equal words do not decide.
     texts: Option<Expr>,
+}
+
+/// The second order of a range.
+#[derive(Debug)]
+struct SecondWords {
+    words: Words,
+    tree: MaxTree,
 }
 
 /// The keys whose words are no more than the first bytes of texts.
@@ -85,41 +97,60 @@ impl JoinMethod for Sorted {
     }
 
     fn why(&self, facts: &JoinFacts<'_>) -> Option<Cow<'static, str>> {
-        let is_large = facts.input.build.rows.bound > FEW_ROWS;
-        (facts.keys.is_empty() && facts.range.is_some() && is_large)
-            .then(|| "rows between two bounds lie one after the other in an order".into())
+        let build = facts.input.build.rows;
+        let rows = build.expected.unwrap_or(build.bound);
+        match facts.range {
+            None => None,
+            Some(_) if facts.is_unique() || rows <= FEW_ROWS => None,
+            Some(_) if facts.keys.is_empty() => {
+                Some("rows between two bounds lie one after the other in an order".into())
+            }
+            Some(_) => {
+                let values =
+                    facts.keys.iter().try_fold(1u64, |all, key| Some(all.saturating_mul(key.values()?)));
+                values
+                    .is_some_and(|values| rows / values.max(1) >= ROWS_OF_KEY)
+                    .then(|| "a key has many rows, of which a range is searched for".into())
+            }
+        }
     }
 
     fn plan(&self, facts: &JoinFacts<'_>, states: &mut States) -> Result<BuildSide, Unsupported> {
         let input = facts.input;
         // One row is looked at where keys are unique: no range need be searched for it.
         let range = facts.range.filter(|_| !facts.is_unique());
-        let mut columns = vec![place_info(input.build.rows.bound)];
+        let sides = (input.build.columns, input.probe.columns);
+        let second = range.and_then(|(range, _)| range.second.as_ref()).map(|second| second.info(sides));
+        let mut columns: Vec<ColumnInfo> = [place_info()].into_iter().chain(second.clone()).collect();
+        let carried = columns.len();
         columns.extend((0..facts.keys.len()).map(|key| key_info(facts, key)));
-        if let Some((range, _)) = range {
-            let values = range.values((input.build.columns, input.probe.columns));
-            columns.push(ColumnInfo::new(range.order.data_type.clone(), false, values));
-        }
+        columns.extend(range.map(|(range, _)| range.info(sides)));
         let key = |column| WordKey { column, descending: false, nulls_first: false, is_group: true };
-        let keys: Vec<WordKey> = (1..columns.len()).map(key).collect();
+        let keys: Vec<WordKey> = (carried..columns.len()).map(key).collect();
         let key_bits = Words::plan(keys.get(..facts.keys.len()).unwrap_or_default(), &columns)?.bits();
         let words = Words::plan(&keys, &columns)?.by_words_alone();
         let size = SortSize { rows: input.build.rows.bound, branches: 1, shape: Some(input.shape) };
         let form = SortForm::choose(input.site, input.shape)?;
         let store = facts.store(states)?;
         let is_single = words.count() == 1;
-        let sort = SortOperator::plan_ranked(words.clone(), is_single, &columns[..1], size, states)?;
+        let sort = SortOperator::plan_ranked(words.clone(), is_single, &columns[..carried], size, states)?;
         let sort = sort.with_form(form);
         let entries = sort.numbers("sorted_rows", states);
         let ordered = sort.words_in_order(states);
         let rows = if facts.is_unique() { KeyRows::One } else { KeyRows::Sorted(entries) };
+        let second = second.map(|_| -> Result<SecondWords, Unsupported> {
+            let words = Words::plan(&[key(1)], &columns)?;
+            let tree = MaxTree::plan(input.build.rows.bound, (sort.class(), sort.delivered()), states);
+            Ok(SecondWords { words, tree })
+        });
         let texts = text_keys(facts).filter_map(|key| key_condition(facts, key)).reduce(and);
         let path = SortedOrder {
             sort: Arc::new(sort),
             columns,
-            order: range.map(|(_, column)| column),
+            ordered_columns: range.map(|(_, columns)| columns),
             range: range.map(|(range, _)| range.clone()),
             words,
+            second: second.transpose()?,
             key_bits,
             entries,
             ordered,
@@ -190,6 +221,19 @@ impl SortedOrder {
         }
     }
 
+    /// The tree of a second order, where there is one.
+    pub fn tree(&self) -> Option<&MaxTree> {
+        self.second.as_ref().map(|second| &second.tree)
+    }
+
+    /// Notes what a second order has of the row with a number (`i64`) in the order, which is the current one.
+    pub fn note_second(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
+        let Some(SecondWords { words, tree }) = &self.second else { return Ok(()) };
+        let word = words.word(cx, 0)?;
+        tree.put(cx, row, word);
+        Ok(())
+    }
+
     /// The words of keys and of a value of what the range is of; where there is none, those whose bits behind the keys' are all the same.
     fn words_of(
         &self,
@@ -199,7 +243,8 @@ impl SortedOrder {
     ) -> Result<Vec<V>, Unsupported> {
         let zero = cx.builder.i64(0);
         let place = Lowered { repr: Repr::Scalar(zero), valid: None, range: None };
-        let columns = [&place].into_iter().chain(keys).chain(value).cloned();
+        let second = self.second.as_ref().map(|_| &place);
+        let columns = [&place].into_iter().chain(second).chain(keys).chain(value).cloned();
         cx.push_joined(columns.map(Joined::Value).collect());
         let words = match value.is_some() || self.range.is_none() {
             true => {
@@ -251,6 +296,19 @@ impl SortedOrder {
         cx.builder.read(low)
     }
 
+    /// The first row of `begin..rows` (`i64`) that a second order lets be a match.
+    fn second_begin(&self, cx: &mut Context<'_>, (begin, rows): (V, V)) -> Result<V, Unsupported> {
+        let second = self.range.as_ref().and_then(|range| range.second.as_ref());
+        let (Some(own), Some(second)) = (&self.second, second) else { return Ok(begin) };
+        let value = lower(cx, &second.least)?;
+        let zero = cx.builder.i64(0);
+        let place = Lowered { repr: Repr::Scalar(zero), valid: None, range: None };
+        cx.push_joined(vec![Joined::Value(place), Joined::Value(value)]);
+        let word = own.words.word(cx, 0);
+        cx.pop_layer();
+        Ok(own.tree.first_from(cx, rows, word?))
+    }
+
     /// Searches one end after the other; each narrows the range from one side.
     fn narrow(
         &self,
@@ -297,6 +355,7 @@ impl SortedOrder {
 impl AccessPath for SortedOrder {
     fn name(&self, rows: &str) -> String {
         match &self.range {
+            Some(_) if self.second.is_some() => "sorted, a range of two orders".into(),
             Some(_) if self.key_bits == 0 => "sorted, a range".into(),
             Some(_) => "sorted, a range behind the keys".into(),
             None => format!("sorted{rows}"),
@@ -320,7 +379,7 @@ impl AccessPath for SortedOrder {
     }
 
     fn values_read(&self) -> Vec<&Expr> {
-        self.range.iter().flat_map(SearchRange::bounds).map(|bound| &bound.value).collect()
+        self.range.iter().flat_map(SearchRange::values_read).collect()
     }
 
     /// The one row of a key, where it is unique.
@@ -358,6 +417,7 @@ impl AccessPath for SortedOrder {
         let count = cx.builder.load(count);
         let (rows, none) = (cx.builder.bitcast(count, Scalar::I64), cx.builder.i64(0));
         let begin = self.narrow(cx, keys.values, &lower.values, (none, rows), true)?;
+        let begin = self.second_begin(cx, (begin, rows))?;
         let end = self.narrow(cx, keys.values, &upper.values, (begin, rows), false)?;
         let count = cx.builder.sub(end, begin);
         let (begin, count) = (cx.builder.convert(begin, Scalar::U32), cx.builder.convert(count, Scalar::U32));
