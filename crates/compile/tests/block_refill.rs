@@ -143,7 +143,7 @@ fn blocks_have_the_buffer_in_front_of_every_sink() {
         ("words", sums(&[1, 2], false), &[("group_table", "hash"), ("key_claims", "words")], true),
         ("segments of blocks", sums(&[1], false), &[("segments", "block")], false),
         ("sets", sums(&[0], true), &[("distinct_values", "set")], true),
-        ("build side", joined(), &[("index_form", "hash")], false),
+        ("build side", joined(), &[("join", "hash")], false),
         ("sort", sorted(), &[], false),
     ];
     for (case, plan, variants, votes) in cases {

@@ -115,10 +115,10 @@ fn an_index_that_stays_in_a_cache_is_direct_whatever_its_rows() {
     for (target, larger) in
         [(Target::cpu(4), larger), (gpu(), Calibration { core_cache: Some(256 << 10), ..NOTHING })]
     {
-        assert_eq!(changes(&joined(100, 120_000), "index_form", &target, larger), ("hash", "direct"));
-        assert_eq!(changes(&joined(100, 60_000), "index_form", &target, smaller), ("direct", "hash"));
+        assert_eq!(changes(&joined(100, 120_000), "join", &target, larger), ("hash", "direct"));
+        assert_eq!(changes(&joined(100, 60_000), "join", &target, smaller), ("direct", "hash"));
         // Of many rows nothing that is measured decides.
-        let (form, reason) = chosen(&joined(100_000, 120_000), "index_form", &target, larger);
+        let (form, reason) = chosen(&joined(100_000, 120_000), "join", &target, larger);
         assert_eq!((form, reason.as_str()), ("direct", "a dense range of keys"));
     }
 }

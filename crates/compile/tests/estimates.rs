@@ -179,7 +179,7 @@ fn joins_have_their_rows_and_what_is_searched() {
     let probe = || table(1, 30_000_000, 4_000_000_000, true);
     let filtered = compile(&joined((filtered(build), info), probe()), &gpu(), &[], false);
     let expected = [
-        ("index_form", "at most 3000000 rows, hash table of 8388608 slots in 32 MB"),
+        ("join", "at most 3000000 rows, hash table of 8388608 slots in 32 MB"),
         ("join_parts", "about 9990000 rows looked up among 999000 in 15 MB"),
         ("key_filter", "33 % of about 30000000 rows find a match among 999000 in 15 MB"),
     ];
@@ -222,7 +222,7 @@ fn rows_with_several_matches_have_how_many_there_may_be() {
     let matches = "at most 60000000 rows, each with 30000 matches at most";
     let queue = format!("{matches}, and 270336 threads");
     let expected = [
-        ("index_form", "at most 30000 rows, direct table of 100000 slots in 390 kB"),
+        ("join", "at most 30000 rows, direct table of 100000 slots in 390 kB"),
         ("expansion", matches),
         ("queue_matches", &queue),
     ];

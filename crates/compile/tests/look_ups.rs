@@ -67,7 +67,7 @@ fn compiled(
 /// instructions is computed twice.
 #[test]
 fn keys_of_batches_that_cost_much_are_computed_once() {
-    let all = [("index_form", "hash"), ("selection_rows", "256")];
+    let all = [("join", "hash"), ("selection_rows", "256")];
     let thousand = || Expr::literal(Literal::Int(1000), DataType::Int64);
     let of_key = |op| {
         let key = Expr::column(0, DataType::Int64, true);

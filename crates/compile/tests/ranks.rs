@@ -111,7 +111,7 @@ fn ranks_take_bits_where_slots_take_words() {
             (JoinKind::BuildSemi, ("index_rows", "buckets"), VALUES * 12),
         ] {
             let [ranks, slots] =
-                ["rank", "direct"].map(|form| compile(kind, true, &target, &[("index_form", form), rows]));
+                ["rank", "direct"].map(|form| compile(kind, true, &target, &[("join", form), rows]));
             // The bits are cleared and counted, and the counts written; of rows there are a few words.
             let gone = bytes_gone_through(&ranks);
             assert!(gone <= VALUES / 32 * 12 + ROWS * 16, "{kind:?} {rows:?}: {gone}");
@@ -143,7 +143,7 @@ fn the_rule_has_ranks_where_several_rows_may_have_a_key() {
     {
         for (target, expected) in [(gpu(), on_gpu), (Target::cpu(2), "direct")] {
             let program = compile_join(filtered(), (kind, false), &target, &[]);
-            let mut choices = program.genome.0.iter().filter(|choice| choice.axis.name == "index_form");
+            let mut choices = program.genome.0.iter().filter(|choice| choice.axis.name == "join");
             let choice = choices.next().expect("a choice");
             assert_eq!(choice.value, expected, "{kind:?}");
             // Where only the bits are asked for, there is nothing to be ranked.
@@ -174,7 +174,7 @@ fn code(program: Program) -> Vec<String> {
 fn kernels_pass_nvrtc() {
     for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildMark, JoinKind::ProbeSemi] {
         for rows in ["chains", "buckets"] {
-            let variants = [("index_form", "rank"), ("index_rows", rows), ("expansion", "warp")];
+            let variants = [("join", "rank"), ("index_rows", rows), ("expansion", "warp")];
             let sources = code(compile(kind, true, &gpu(), &variants));
             assert!(sources.iter().any(|source| source.contains("::__popc(")), "{kind:?} {rows}");
         }

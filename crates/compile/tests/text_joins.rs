@@ -87,7 +87,7 @@ fn dictionaries_on_both_sides_are_told_by_codes() {
         let reason = "few texts on both sides are looked up once, not for each row";
         assert_eq!(chosen(&program, "text_join"), Some(("codes", reason.into())));
         // The codes are slots.
-        assert_eq!(chosen(&program, "index_form").map(|(form, _)| form), Some("direct"));
+        assert_eq!(chosen(&program, "join").map(|(form, _)| form), Some("direct"));
         let maps: Vec<_> =
             program.pipelines.iter().filter(|p| p.name.contains("dictionary entries")).collect();
         let [map] = maps.as_slice() else { panic!("{} maps", maps.len()) };
@@ -98,7 +98,7 @@ fn dictionaries_on_both_sides_are_told_by_codes() {
 
         let program = compile(&query, &target, &[("text_join", "texts")]);
         assert_eq!(chosen(&program, "text_join"), Some(("texts", "forced".into())));
-        assert_eq!(chosen(&program, "index_form").map(|(form, _)| form), Some("hash"));
+        assert_eq!(chosen(&program, "join").map(|(form, _)| form), Some("hash"));
         assert!(program.pipelines.iter().all(|p| !p.name.contains("dictionary entries")));
     }
 }
@@ -131,7 +131,7 @@ fn texts_of_the_build_side_alone_are_looked_up() {
         let program = compile(&(plan, infos), &target, &[]);
         let reason = "texts of the build side are looked up in the other's dictionary";
         assert_eq!(chosen(&program, "text_join"), Some(("codes", reason.into())));
-        assert_eq!(chosen(&program, "index_form").map(|(form, _)| form), Some("direct"));
+        assert_eq!(chosen(&program, "join").map(|(form, _)| form), Some("direct"));
         assert!(program.pipelines.iter().all(|p| !p.name.contains("dictionary entries")));
         assert!(reads_entries(&program.pipelines[0]), "{}", program.pipelines[0].name);
     }
@@ -168,7 +168,7 @@ fn kernels_are_accepted() {
                 let query = joined(kind, keys, entries);
                 for target in [gpu(), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)] {
                     let [form, expansion] = forms;
-                    let forced = [("text_join", "codes"), ("index_form", form), ("expansion", expansion)];
+                    let forced = [("text_join", "codes"), ("join", form), ("expansion", expansion)];
                     let program = compile(&query, &target, &forced);
                     assert_eq!(chosen(&program, "text_join").map(|(value, _)| value), Some("codes"));
                     accepts(program, &target, &mut seen);

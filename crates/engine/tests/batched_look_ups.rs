@@ -13,19 +13,14 @@ use kelpie_engine::DeviceKind;
 
 /// What rows are looked up in, and how they come to it.
 const WAYS: [&[(&str, &str)]; 8] = [
-    &[("index_form", "hash"), ("selection_rows", "256")],
-    &[("index_form", "hash"), ("index_rows", "buckets"), ("selection_rows", "256")],
-    &[("index_form", "hash"), ("runtime_filters", "off"), ("row_loop", "single"), ("pruning", "off")],
-    &[("index_form", "hash"), ("key_filter", "bloom"), ("row_loop", "selected"), ("selection_rows", "256")],
-    &[("index_form", "direct"), ("row_places", "packed"), ("selection_rows", "256")],
-    &[("index_form", "direct"), ("row_places", "slot"), ("runtime_filters", "off")],
-    &[("index_form", "direct"), ("index_rows", "buckets"), ("row_loop", "single")],
-    &[
-        ("index_form", "direct"),
-        ("empty_slots", "cleared"),
-        ("row_loop", "selected"),
-        ("selection_rows", "256"),
-    ],
+    &[("join", "hash"), ("selection_rows", "256")],
+    &[("join", "hash"), ("index_rows", "buckets"), ("selection_rows", "256")],
+    &[("join", "hash"), ("runtime_filters", "off"), ("row_loop", "single"), ("pruning", "off")],
+    &[("join", "hash"), ("key_filter", "bloom"), ("row_loop", "selected"), ("selection_rows", "256")],
+    &[("join", "direct"), ("row_places", "packed"), ("selection_rows", "256")],
+    &[("join", "direct"), ("row_places", "slot"), ("runtime_filters", "off")],
+    &[("join", "direct"), ("index_rows", "buckets"), ("row_loop", "single")],
+    &[("join", "direct"), ("empty_slots", "cleared"), ("row_loop", "selected"), ("selection_rows", "256")],
 ];
 
 fn options(look_ups: &'static str, way: &[Choice]) -> QueryOptions {

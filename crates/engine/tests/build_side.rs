@@ -97,12 +97,8 @@ fn filtered_sides_change_places() {
     let engine = Engine::new();
     let (build, probe) = (rows(70, Spread::SparseDuplicates, 1), rows(90, Spread::SparseDuplicates, 2));
     let sources = tables(&[&build, &probe]);
-    let others: [&[Choice]; 4] = [
-        &[],
-        &[("key_filter", "bloom")],
-        &[("join_parts", "16")],
-        &[("index_form", "hash"), ("pruning", "off")],
-    ];
+    let others: [&[Choice]; 4] =
+        [&[], &[("key_filter", "bloom")], &[("join_parts", "16")], &[("join", "hash"), ("pruning", "off")]];
     let mut cases = Vec::new();
     for limits in LIMITS {
         for keys in [&[0][..], &[0, 1]] {

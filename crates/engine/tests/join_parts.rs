@@ -104,14 +104,14 @@ fn forms_of_the_index() {
     let mut cases = Vec::new();
     for device in devices() {
         for others in [
-            &[("index_form", "direct"), ("row_places", "slot")][..],
-            &[("index_form", "direct"), ("row_places", "packed"), ("empty_slots", "cleared")],
-            &[("index_form", "direct"), ("row_places", "packed"), ("index_rows", "chains")],
-            &[("index_form", "direct"), ("row_places", "packed"), ("index_rows", "buckets")],
-            &[("index_form", "hash"), ("index_rows", "chains")],
-            &[("index_form", "hash"), ("index_rows", "buckets")],
-            &[("index_form", "hash"), ("hash_function", "multiply_shift")],
-            &[("index_form", "hash"), ("hash_function", "fnv1a")],
+            &[("join", "direct"), ("row_places", "slot")][..],
+            &[("join", "direct"), ("row_places", "packed"), ("empty_slots", "cleared")],
+            &[("join", "direct"), ("row_places", "packed"), ("index_rows", "chains")],
+            &[("join", "direct"), ("row_places", "packed"), ("index_rows", "buckets")],
+            &[("join", "hash"), ("index_rows", "chains")],
+            &[("join", "hash"), ("index_rows", "buckets")],
+            &[("join", "hash"), ("hash_function", "multiply_shift")],
+            &[("join", "hash"), ("hash_function", "fnv1a")],
         ] {
             for is_unique in [true, false] {
                 for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildAnti, JoinKind::ProbeSemi] {

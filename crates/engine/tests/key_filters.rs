@@ -17,7 +17,7 @@ const WAYS: [&[(&str, &str)]; 3] = [
 ];
 
 fn options(device: (DeviceChoice, u32), others: &[&[(&str, &str)]]) -> QueryOptions {
-    on_lanes(device, &[&[("key_filter", "bloom"), ("index_form", "hash")], &others.concat()[..]].concat())
+    on_lanes(device, &[&[("key_filter", "bloom"), ("join", "hash")], &others.concat()[..]].concat())
 }
 
 fn output(

@@ -69,7 +69,7 @@ fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
         for (number, refill) in ["off", "last", "all"].into_iter().enumerate() {
             for more in 0..2 {
                 let lanes = [4, 8, 32, 3, 5][(index + 2 * number + more) % 5];
-                let rows = [("index_rows", "buckets"), ("index_form", "hash")];
+                let rows = [("index_rows", "buckets"), ("join", "hash")];
                 let forced = [("lane_refill", refill), ("expansion", expansion), rows[more]];
                 ways.push((forced.into(), lanes));
             }
@@ -78,7 +78,7 @@ fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
     for (number, refill) in ["off", "last", "all"].into_iter().enumerate() {
         for (index, threshold) in ["1", "8", "16", "24", "28", "32"].into_iter().enumerate() {
             let lanes = [4, 8, 32, 3, 5][(index + 2 * number) % 5];
-            let rows = [("index_rows", "buckets"), ("index_form", "hash")][(index + number) % 2];
+            let rows = [("index_rows", "buckets"), ("join", "hash")][(index + number) % 2];
             let forced =
                 [("expansion", "refill"), ("refill_threshold", threshold), ("lane_refill", refill), rows];
             ways.push((forced.into(), lanes));
@@ -87,7 +87,7 @@ fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
     for (number, expansion) in ["lane", "warp", "packed", "refill", "staged"].into_iter().enumerate() {
         for (index, refill) in ["off", "filters", "all"].into_iter().enumerate() {
             let lanes = [4, 8, 32, 3][(index + number) % 4];
-            let rows = [("index_rows", "buckets"), ("index_form", "hash")][index % 2];
+            let rows = [("index_rows", "buckets"), ("join", "hash")][index % 2];
             let forced =
                 [("live_columns", "values"), ("expansion", expansion), ("lane_refill", refill), rows];
             ways.push((forced.into(), lanes));

@@ -14,15 +14,15 @@ const DEVICES: [(DeviceChoice, u32); 3] =
 
 /// What an index by ranks goes with, and the forms beside it.
 const WAYS: [&[(&str, &str)]; 9] = [
-    &[("index_form", "rank")],
-    &[("index_form", "rank"), ("index_rows", "chains"), ("row_places", "packed")],
-    &[("index_form", "rank"), ("index_rows", "buckets")],
-    &[("index_form", "rank"), ("row_arrangement", "striped")],
-    &[("index_form", "rank"), ("index_rows", "buckets"), ("bucket_entries", "rows"), ("pruning", "off")],
-    &[("index_form", "rank"), ("join_parts", "16"), ("build_parts", "on"), ("runtime_filters", "off")],
-    &[("index_form", "rank"), ("row_loop", "selected"), ("init", "kernel"), ("index_rows", "chains")],
-    &[("index_form", "direct")],
-    &[("index_form", "hash")],
+    &[("join", "rank")],
+    &[("join", "rank"), ("index_rows", "chains"), ("row_places", "packed")],
+    &[("join", "rank"), ("index_rows", "buckets")],
+    &[("join", "rank"), ("row_arrangement", "striped")],
+    &[("join", "rank"), ("index_rows", "buckets"), ("bucket_entries", "rows"), ("pruning", "off")],
+    &[("join", "rank"), ("join_parts", "16"), ("build_parts", "on"), ("runtime_filters", "off")],
+    &[("join", "rank"), ("row_loop", "selected"), ("init", "kernel"), ("index_rows", "chains")],
+    &[("join", "direct")],
+    &[("join", "hash")],
 ];
 
 fn options(device: (DeviceChoice, u32), way: &[Choice]) -> QueryOptions {
@@ -31,7 +31,7 @@ fn options(device: (DeviceChoice, u32), way: &[Choice]) -> QueryOptions {
 
 /// Whether keys were found by their ranks.
 fn has_ranks(output: &QueryOutput) -> bool {
-    has(output, ("index_form", "rank"))
+    has(output, ("join", "rank"))
 }
 
 fn all_sides() -> Vec<(Vec<Row>, Vec<Row>)> {
@@ -107,9 +107,8 @@ fn morsels_and_blocks_make_the_ranks_together() {
         let sources = [table(build), table(&probe)];
         let rows = form.rsplit(' ').next().filter(|rows| *rows != "unique").unwrap_or("chains");
         for device in [DEVICES[0], DEVICES[2]] {
-            let ranks =
-                options(device, &[("index_form", "rank"), ("index_rows", rows), ("morsel_rows", "4096")]);
-            let hashed = options(device, &[("index_form", "hash")]);
+            let ranks = options(device, &[("join", "rank"), ("index_rows", rows), ("morsel_rows", "4096")]);
+            let hashed = options(device, &[("join", "hash")]);
             let kinds = [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildAnti, JoinKind::BuildMark];
             for kind in sample(&format!("{form} on {device:?}, {} rows", build.len()), kinds, 2) {
                 let condition = Condition { keys: &[0], residual: false, null_equal: false };
@@ -147,7 +146,7 @@ fn codes_of_texts_have_ranks() {
         for kind in JoinKind::ALL {
             let expected = expected(kind, condition, build, probe);
             for (number, device) in DEVICES.into_iter().enumerate() {
-                let way = [("text_join", "codes"), ("index_form", "rank"), WAYS[1 + number % 2][1]];
+                let way = [("text_join", "codes"), ("join", "rank"), WAYS[1 + number % 2][1]];
                 let options = options(device, &way);
                 let got = run(&engine, plan(kind, condition, false), &sources, &options);
                 assert_eq!(rows_of(&got.batch, false), expected, "{kind:?} {build:?} {probe:?} {options:?}");
@@ -199,7 +198,7 @@ fn few_of_many_values_take_fewer_bytes_than_slots() {
         let sources = [table(build), table(&probe)];
         for device in DEVICES {
             let [ranks, slots] = ["rank", "direct"].map(|form| {
-                let way: Vec<_> = [rows, ("index_form", form)].into_iter().chain(packed).collect();
+                let way: Vec<_> = [rows, ("join", form)].into_iter().chain(packed).collect();
                 let options = QueryOptions { meter: true, ..options(device, &way) };
                 let joined = counted(plan(JoinKind::Inner, condition, false), None);
                 let got = run(&engine, joined, &sources, &options);

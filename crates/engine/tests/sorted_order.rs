@@ -12,11 +12,11 @@ const DEVICES: [(DeviceChoice, u32); 3] =
 
 /// What a search in an order goes with.
 const WAYS: [&[Choice]; 5] = [
-    &[("index_form", "sorted"), ("build_side", "written")],
-    &[("index_form", "sorted"), ("build_side", "other")],
-    &[("index_form", "sorted"), ("expansion", "warp"), ("morsel_rows", "4096")],
-    &[("index_form", "sorted"), ("sort_passes", "tiles"), ("row_loop", "selected")],
-    &[("index_form", "sorted"), ("writes.count_places", "on"), ("sort_passes", "sweep")],
+    &[("join", "sorted"), ("build_side", "written")],
+    &[("join", "sorted"), ("build_side", "other")],
+    &[("join", "sorted"), ("expansion", "warp"), ("morsel_rows", "4096")],
+    &[("join", "sorted"), ("sort_passes", "tiles"), ("row_loop", "selected")],
+    &[("join", "sorted"), ("writes.count_places", "on"), ("sort_passes", "sweep")],
 ];
 
 fn all_sides() -> Vec<(Vec<Row>, Vec<Row>)> {
@@ -66,7 +66,7 @@ fn keys_are_found_in_their_order() {
         let got = run(&engine, plan(kind, condition, false), &[table(build), table(probe)], &options);
         let what = format!("{kind:?} {condition:?} {build:?} {probe:?} {options:?}");
         assert_eq!(rows_of(&got.batch, false), expected(kind, condition, build, probe), "{what}");
-        sorted += usize::from(has(&got, ("index_form", "sorted")));
+        sorted += usize::from(has(&got, ("join", "sorted")));
     }
     assert!(sorted >= floor(150), "{sorted}");
 }
@@ -150,7 +150,7 @@ fn ranges_are_found_in_their_order() {
             run(&engine, plan_where(kind, by, residual.clone()), &[table(build), table(probe)], &options);
         let what = format!("{kind:?} {name} {keys:?} {build:?} {probe:?} {options:?}");
         assert_eq!(rows_of(&got.batch, false), expected_where(kind, by, *holds, (build, probe)), "{what}");
-        sorted += usize::from(has(&got, ("index_form", "sorted")));
+        sorted += usize::from(has(&got, ("join", "sorted")));
     }
     assert!(sorted >= floor(200), "{sorted}");
 }
@@ -180,7 +180,7 @@ fn many_rows_are_searched_for() {
                 let options = joined::options(device, &[way]);
                 rows_of(&run(&engine, plan_where(kind, by, band()), &sources, &options).batch, false)
             };
-            let looped = rows(&[("index_form", "nested_loop"), ("build_side", "written")]);
+            let looped = rows(&[("join", "nested_loop"), ("build_side", "written")]);
             for way in [WAYS[0], WAYS[1], WAYS[2]] {
                 assert!(rows(way) == looped, "{kind:?} {device:?} {way:?}");
             }

@@ -48,7 +48,7 @@ mod sorts;
 mod states;
 
 pub use self::joins::{
-    BucketEntries, BuildParts, BuiltSide, EmptySlots, FirstLookUps, IndexForm, IndexRows, JoinParts,
+    BucketEntries, BuildParts, BuiltSide, EmptySlots, FirstLookUps, IndexRows, JoinForm, JoinParts,
     KeyFilter, KeyWindows, Pruning, RowPlaces, RuntimeFilters, TextJoin,
 };
 pub use self::keys::{ComputedKeys, DependentKeys, TextKeys, UniqueRows};
@@ -400,7 +400,8 @@ axis!(
 );
 
 /// Names that axes had before, for one release: sessions may still force them so.
-pub(super) const FORMER: [(&str, &str); 6] = [
+pub(super) const FORMER: [(&str, &str); 7] = [
+    ("index_form", "join"),
     ("sieves", "runtime_filters"),
     ("last_group", "run_accumulator"),
     ("placement", "accumulator_memory"),
@@ -431,7 +432,7 @@ pub const ALL: &[Axis] = &[
     BatchRows::AXIS,
     BuiltSide::AXIS,
     TextJoin::AXIS,
-    IndexForm::AXIS,
+    JoinForm::AXIS,
     IndexRows::AXIS,
     BucketEntries::AXIS,
     RowPlaces::AXIS,

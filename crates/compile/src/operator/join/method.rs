@@ -1,5 +1,5 @@
 //! Join methods: how the rows of the probe side find those of the build side. A method is one file in `methods`, a line in [`choose`],
-//! and a value of the axis `index_form` where it may be forced (`docs/adding-a-join-method.md`).
+//! and a value of the axis `join` where it may be forced (`docs/adding-a-join-method.md`).
 //!
 //! A [`JoinMethod`] is asked before anything is declared whether it fits and why the rule takes it; what it plans is an [`AccessPath`],
 //! which names the pipelines that build it and emits what puts a row in and what finds a key's rows.
@@ -26,7 +26,7 @@ use crate::table::bitmap::Bitmap;
 use crate::table::key_range::KeyRange;
 use crate::table::key_rows::{KeyRows, Positions};
 use crate::table::rows::RowStore;
-use crate::variant::axes::{IndexForm, RowPlaces};
+use crate::variant::axes::{JoinForm, RowPlaces};
 use crate::variant::{all_but, estimate};
 
 /// Bytes of a row's number.
@@ -179,25 +179,25 @@ pub(super) fn choose(facts: &JoinFacts<'_>) -> Result<Box<dyn JoinMethod>, Unsup
     })
 }
 
-fn of_form(form: IndexForm) -> Box<dyn JoinMethod> {
+fn of_form(form: JoinForm) -> Box<dyn JoinMethod> {
     match form {
-        IndexForm::Direct => Box::new(Direct),
-        IndexForm::Hash => Box::new(Hash),
-        IndexForm::Rank => Box::new(Ranked),
-        IndexForm::Sorted => Box::new(Sorted),
-        IndexForm::Loop => Box::new(NestedLoop),
+        JoinForm::Direct => Box::new(Direct),
+        JoinForm::Hash => Box::new(Hash),
+        JoinForm::Rank => Box::new(Ranked),
+        JoinForm::Sorted => Box::new(Sorted),
+        JoinForm::Loop => Box::new(NestedLoop),
     }
 }
 
 /// How keys are found. The rule takes the first method that gives a reason; the last one always does.
-fn choose_form(facts: &JoinFacts<'_>) -> Result<IndexForm, Unsupported> {
-    let forms = [IndexForm::Sorted, IndexForm::Rank, IndexForm::Direct, IndexForm::Loop, IndexForm::Hash];
+fn choose_form(facts: &JoinFacts<'_>) -> Result<JoinForm, Unsupported> {
+    let forms = [JoinForm::Sorted, JoinForm::Rank, JoinForm::Direct, JoinForm::Loop, JoinForm::Hash];
     let why_not = |form| of_form(form).why_not(facts);
     let why = |form| of_form(form).why(facts).map(|reason| (form, reason));
     let rule = forms.into_iter().filter(|form| why_not(*form).is_none()).find_map(why);
     let (form, reason) = rule.ok_or_else(|| Unsupported::internal("no method joins these sides"))?;
     let bound = facts.input.build.rows.bound;
-    let (kind, slots) = match (&facts.slots, why_not(IndexForm::Direct)) {
+    let (kind, slots) = match (&facts.slots, why_not(JoinForm::Direct)) {
         (Ok(range), None) => ("direct", range.slots()),
         _ => ("hash", bound.saturating_mul(2).checked_next_power_of_two().unwrap_or(u64::MAX)),
     };

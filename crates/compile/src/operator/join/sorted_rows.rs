@@ -156,6 +156,8 @@ impl Sink for NoteOrder {
     fn needs(&self) -> Needs {
         let mut around = HostAction::each(When::OnNotUnique, vec![self.0.assumption], Task::DropAssumption);
         let mut zeroed = self.0.index.zeroed();
+        let samples = self.0.index.path.sorted().map(|sorted| sorted.sample_class);
+        around.extend(HostAction::each(When::BeforeGroup, samples.into_iter().collect(), Task::Size));
         if let Some(tree) = self.0.index.path.sorted().and_then(SortedOrder::tree) {
             around.extend(HostAction::each(When::BeforeGroup, tree.sized(), Task::Size));
             zeroed.extend(tree.zeroed());

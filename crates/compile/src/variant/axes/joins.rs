@@ -15,7 +15,7 @@ axis!(
 
 axis!(
     /// How the index of a join finds keys: `operator/join/method`.
-    IndexForm, "index_form", Plan, Rule, "how the index of a join finds the rows of a key",
+    JoinForm, "join", Plan, Rule, "how the index of a join finds the rows of a key",
     {
         /// At the place that the key gives.
         Direct = "direct",

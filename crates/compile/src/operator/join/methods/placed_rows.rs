@@ -26,7 +26,7 @@ use crate::table::key_rows::KeyRows;
 use crate::table::probing::number_of;
 use crate::table::rows::RowStore;
 use crate::types::DataType;
-use crate::variant::axes::IndexForm;
+use crate::variant::axes::JoinForm;
 
 /// Slots a row, at most, where several columns are read of a row: with more of them a row's columns, each in a line of a cache that
 /// it shares with no other row, are dearer than the look-up of its number.
@@ -36,7 +36,7 @@ const TEXT_BYTES: u64 = 12;
 
 /// The method, by how keys are found.
 pub(in crate::operator::join) struct Placed {
-    pub form: Option<IndexForm>,
+    pub form: Option<JoinForm>,
 }
 
 #[derive(Debug)]
@@ -50,8 +50,8 @@ struct PlacedRows {
 impl JoinMethod for Placed {
     fn why_not(&self, facts: &JoinFacts<'_>) -> Option<String> {
         let slots = match (self.form, &facts.slots) {
-            (Some(IndexForm::Rank), _) => return Some("rows are found by ranks".into()),
-            (Some(IndexForm::Direct), Ok(range)) => range.slots(),
+            (Some(JoinForm::Rank), _) => return Some("rows are found by ranks".into()),
+            (Some(JoinForm::Direct), Ok(range)) => range.slots(),
             _ => return Some("keys are no slots".into()),
         };
         let row_bytes: u64 = payload(facts).iter().map(bytes_of).sum();

@@ -26,7 +26,7 @@ use crate::operator::roles::Sink;
 use crate::operator::sort::words::{WordKey, Words};
 use crate::operator::sort::{SortOperator, SortSize};
 use crate::plan::Join;
-use crate::program::{SortForm, States};
+use crate::program::{Fill, Growth, SortForm, States};
 use crate::table::array;
 use crate::table::joined::Joined;
 use crate::table::key_rows::{KeyRows, Positions};
@@ -35,6 +35,10 @@ use crate::types::{DataType, Range};
 
 /// Rows of a build side up to which each of them is tried: a search takes about as long.
 const FEW_ROWS: u64 = 32;
+
+/// Bits of the number of rows of which one is a sample: those between two samples lie in a few lines of a cache, and the samples of ten
+/// million rows in a third of a megabyte.
+const SAMPLE_BITS: u32 = 8;
 
 /// Rows of a key from which on a range of them is searched for, and not each of them tried.
 const ROWS_OF_KEY: u64 = 64;
@@ -60,6 +64,9 @@ pub(crate) struct SortedOrder {
     pub entries: usize,
     /// States of one `u64` a row, in order: its words.
     ordered: Vec<usize>,
+    /// The same of the first of every 2⁸ rows, and the class of these states.
+    samples: Vec<usize>,
+    pub sample_class: usize,
     /// Conditions on the keys that equal words do not decide.
     texts: Option<Expr>,
 }
@@ -137,6 +144,9 @@ impl JoinMethod for Sorted {
         let sort = sort.with_form(form);
         let entries = sort.numbers("sorted_rows", states);
         let ordered = sort.words_in_order(states);
+        let size = Growth::Sized(sort.delivered(), Fill { taken: 1 << SAMPLE_BITS, of: 1 });
+        let sample_class = states.class(1, size);
+        let samples = (0..words.count()).map(|_| states.state("sampled_words", 8, sample_class)).collect();
         let rows = if facts.is_unique() { KeyRows::One } else { KeyRows::Sorted(entries) };
         let second = second.map(|_| -> Result<SecondWords, Unsupported> {
             let words = Words::plan(&[key(1)], &columns)?;
@@ -154,6 +164,8 @@ impl JoinMethod for Sorted {
             key_bits,
             entries,
             ordered,
+            samples,
+            sample_class,
             texts,
         };
         Ok(BuildSide { store, path: Box::new(path), rows })
@@ -210,15 +222,28 @@ struct End {
 impl SortedOrder {
     /// Notes the words of the row with a number (`i64`) in the order.
     pub fn note_words(&self, cx: &mut Context<'_>, row: V) {
-        for (word, state) in self.ordered.iter().enumerate() {
-            if self.sort.has_ordered(*state) {
-                continue;
-            }
-            let value = self.sort.word_at(cx, word, row);
-            let words = cx.argument("ordered_words", Type::global(Scalar::U64), Argument::State(*state));
-            let place = cx.builder.offset(words, row);
+        let values: Vec<V> = (0..self.ordered.len()).map(|word| self.sort.word_at(cx, word, row)).collect();
+        let put = |cx: &mut Context<'_>, state: usize, place: V, value: V| {
+            let words = cx.argument("ordered_words", Type::global(Scalar::U64), Argument::State(state));
+            let place = cx.builder.offset(words, place);
             cx.builder.store(place, value);
+        };
+        for (state, value) in self.ordered.iter().zip(&values) {
+            if !self.sort.has_ordered(*state) {
+                put(cx, *state, row, *value);
+            }
         }
+        let b = &mut *cx.builder;
+        let (mask, zero) = (b.i64((1 << SAMPLE_BITS) - 1), b.i64(0));
+        let within = b.and(row, mask);
+        let is_sample = b.eq(within, zero);
+        cx.begin_if(is_sample);
+        let shift = cx.builder.i64(SAMPLE_BITS.into());
+        let sample = cx.builder.binary(BinaryOp::Shr, row, shift);
+        for (state, value) in self.samples.iter().zip(&values) {
+            put(cx, *state, sample, *value);
+        }
+        cx.end();
     }
 
     /// The tree of a second order, where there is one.
@@ -265,13 +290,22 @@ impl SortedOrder {
         Ok(words)
     }
 
-    /// The number (`i64`) of the first row of `from..to` that is not before an end, else `to`.
-    fn search_end(&self, cx: &mut Context<'_>, (from, to): (V, V), end: &End) -> V {
-        let arrays: Vec<V> = self
-            .ordered
-            .iter()
-            .map(|state| cx.argument("ordered_words", Type::global(Scalar::U64), Argument::State(*state)))
-            .collect();
+    /// Whether the row, or sample, with a number (`i64`) in arrays of words is before an end.
+    fn is_before(&self, cx: &mut Context<'_>, arrays: &[usize], number: V, end: &End) -> V {
+        let mut is_before = cx.builder.bool(end.is_behind);
+        for (state, word) in arrays.iter().zip(&end.words).rev() {
+            let array = cx.argument("ordered_words", Type::global(Scalar::U64), Argument::State(*state));
+            let b = &mut *cx.builder;
+            let own = b.element(array, number);
+            let (less, equal) = (b.lt(own, *word), b.eq(own, *word));
+            let decided = b.and(equal, is_before);
+            is_before = b.or(less, decided);
+        }
+        is_before
+    }
+
+    /// The first (`i64`) of `from..to` in arrays of words that is not before an end, else `to`.
+    fn bisected(&self, cx: &mut Context<'_>, arrays: &[usize], (from, to): (V, V), end: &End) -> V {
         let (low, high) = (cx.builder.var_of("low", from), cx.builder.var_of("high", to));
         cx.begin_loop();
         let b = &mut *cx.builder;
@@ -280,13 +314,8 @@ impl SortedOrder {
         b.break_if(done);
         let (sum, one) = (b.add(first, last), b.i64(1));
         let middle = b.binary(BinaryOp::Shr, sum, one);
-        let mut is_before = b.bool(end.is_behind);
-        for (array, word) in arrays.iter().zip(&end.words).rev() {
-            let own = b.element(*array, middle);
-            let (less, equal) = (b.lt(own, *word), b.eq(own, *word));
-            let decided = b.and(equal, is_before);
-            is_before = b.or(less, decided);
-        }
+        let is_before = self.is_before(cx, arrays, middle, end);
+        let b = &mut *cx.builder;
         let next = b.add(middle, one);
         let first = b.select(is_before, next, first);
         let last = b.select(is_before, last, middle);
@@ -294,6 +323,52 @@ impl SortedOrder {
         b.assign(high, last);
         cx.end();
         cx.builder.read(low)
+    }
+
+    /// The number (`i64`) of the first of so many rows that is not before an end. The samples lie in caches where all rows do not: they
+    /// tell which rows between two of them are left to be searched.
+    fn among_all(&self, cx: &mut Context<'_>, rows: V, end: &End) -> V {
+        let b = &mut *cx.builder;
+        let (zero, one) = (b.i64(0), b.i64(1));
+        let (shift, most) = (b.i64(SAMPLE_BITS.into()), b.i64((1 << SAMPLE_BITS) - 1));
+        let padded = b.add(rows, most);
+        let samples = b.binary(BinaryOp::Shr, padded, shift);
+        let sample = self.bisected(cx, &self.samples, (zero, samples), end);
+        let b = &mut *cx.builder;
+        let before = b.sub(sample, one);
+        let before = b.binary(BinaryOp::Max, before, zero);
+        let from = b.binary(BinaryOp::Shl, before, shift);
+        let to = b.binary(BinaryOp::Shl, sample, shift);
+        let to = b.binary(BinaryOp::Min, to, rows);
+        self.bisected(cx, &self.ordered, (from, to), end)
+    }
+
+    /// The same of the rows `from..rows`, where it is thought to be near the first of them: steps of growing length lead beyond it
+    /// (exponential search; Bentley and Yao 1976).
+    fn near(&self, cx: &mut Context<'_>, (from, rows): (V, V), end: &End) -> V {
+        let one = cx.builder.i64(1);
+        let (low, high) = (cx.builder.var_of("low", from), cx.builder.var_of("high", from));
+        let step = cx.builder.var_of("step", one);
+        cx.begin_loop();
+        let b = &mut *cx.builder;
+        let current = b.read(high);
+        let is_beyond = b.ge(current, rows);
+        b.break_if(is_beyond);
+        let is_before = self.is_before(cx, &self.ordered, current, end);
+        let b = &mut *cx.builder;
+        let is_found = b.not(is_before);
+        b.break_if(is_found);
+        let (next, length) = (b.add(current, one), b.read(step));
+        let far = b.add(current, length);
+        let longer = b.add(length, length);
+        b.assign(low, next);
+        b.assign(high, far);
+        b.assign(step, longer);
+        cx.end();
+        let b = &mut *cx.builder;
+        let (from, to) = (b.read(low), b.read(high));
+        let to = b.binary(BinaryOp::Min, to, rows);
+        self.bisected(cx, &self.ordered, (from, to), end)
     }
 
     /// The first row of `begin..rows` (`i64`) that a second order lets be a match.
@@ -309,31 +384,52 @@ impl SortedOrder {
         Ok(own.tree.first_from(cx, rows, word?))
     }
 
-    /// Searches one end after the other; each narrows the range from one side.
-    fn narrow(
+    /// Where the range of so many rows (`i64`) begins: behind all lower bounds.
+    fn begin(
         &self,
         cx: &mut Context<'_>,
         keys: &[Lowered],
         bounds: &[BoundValue],
-        (from, to): (V, V),
-        is_lower: bool,
+        rows: V,
     ) -> Result<V, Unsupported> {
-        if bounds.is_empty() {
-            let words = self.words_of(cx, (keys, None), !is_lower)?;
-            return match is_lower && keys.is_empty() {
-                true => Ok(from),
-                false if !is_lower && keys.is_empty() => Ok(to),
-                false => Ok(self.search_end(cx, (from, to), &End { words, is_behind: !is_lower })),
-            };
+        let mut begin = cx.builder.i64(0);
+        if bounds.is_empty() && !keys.is_empty() {
+            let words = self.words_of(cx, (keys, None), false)?;
+            return Ok(self.among_all(cx, rows, &End { words, is_behind: false }));
         }
-        let mut range = (from, to);
         for BoundValue { value, is_included } in bounds {
             let words = self.words_of(cx, (keys, Some(value)), false)?;
-            let end = End { words, is_behind: *is_included != is_lower };
-            let found = self.search_end(cx, range, &end);
-            if is_lower { range.0 = found } else { range.1 = found }
+            let found = self.among_all(cx, rows, &End { words, is_behind: !is_included });
+            begin = cx.builder.binary(BinaryOp::Max, begin, found);
         }
-        Ok(if is_lower { range.0 } else { range.1 })
+        Ok(begin)
+    }
+
+    /// Where it ends: before all upper bounds. Ranges that begin at a bound, or at a key, are thought to be short.
+    fn end(
+        &self,
+        cx: &mut Context<'_>,
+        (keys, lower): (&[Lowered], &[BoundValue]),
+        bounds: &[BoundValue],
+        (begin, rows): (V, V),
+    ) -> Result<V, Unsupported> {
+        let is_near = !keys.is_empty() || !lower.is_empty();
+        let search = |cx: &mut Context<'_>, end: End| match is_near {
+            true => self.near(cx, (begin, rows), &end),
+            false => self.among_all(cx, rows, &end),
+        };
+        if bounds.is_empty() && !keys.is_empty() {
+            let words = self.words_of(cx, (keys, None), true)?;
+            return Ok(search(cx, End { words, is_behind: true }));
+        }
+        let mut end = rows;
+        for BoundValue { value, is_included } in bounds {
+            let words = self.words_of(cx, (keys, Some(value)), false)?;
+            let found = search(cx, End { words, is_behind: *is_included });
+            end = cx.builder.binary(BinaryOp::Min, end, found);
+        }
+        // No row is both behind one bound and before another where they contradict each other.
+        Ok(cx.builder.binary(BinaryOp::Max, end, begin))
     }
 
     /// The values of bounds for the current row.
@@ -415,10 +511,10 @@ impl AccessPath for SortedOrder {
         let count =
             cx.argument("ordered_rows", Type::global(Scalar::U64), Argument::State(self.sort.delivered()));
         let count = cx.builder.load(count);
-        let (rows, none) = (cx.builder.bitcast(count, Scalar::I64), cx.builder.i64(0));
-        let begin = self.narrow(cx, keys.values, &lower.values, (none, rows), true)?;
+        let rows = cx.builder.bitcast(count, Scalar::I64);
+        let begin = self.begin(cx, keys.values, &lower.values, rows)?;
         let begin = self.second_begin(cx, (begin, rows))?;
-        let end = self.narrow(cx, keys.values, &upper.values, (begin, rows), false)?;
+        let end = self.end(cx, (keys.values, &lower.values), &upper.values, (begin, rows))?;
         let count = cx.builder.sub(end, begin);
         let (begin, count) = (cx.builder.convert(begin, Scalar::U32), cx.builder.convert(count, Scalar::U32));
         cx.builder.assign(to.begin, begin);
