@@ -25,7 +25,7 @@ pub const fn words(tiles: u64, columns: u64) -> u64 {
 }
 
 /// What the threads of a block have for it.
-pub(super) struct Chain {
+pub(crate) struct Chain {
     states: V,
     columns: u32,
     /// Shared: the block's tile, `i64`.

@@ -14,6 +14,10 @@ use super::{Experiment, Measure};
 /// The positions of texts by their length.
 pub(super) const TEXT_BYTES: &str = "longest text, bytes";
 
+/// The positions of relations, and of pages, by how many tuples they have.
+pub(super) const TUPLES: &str = "tuples of a relation";
+pub(super) const PAGE_TUPLES: &str = "tuples of a page";
+
 /// What an experiment found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Findings {
@@ -88,6 +92,7 @@ impl Findings {
                 Measure::Pipeline => "time of the pipeline, ms",
                 Measure::Total => "time from SQL to rows, ms",
                 Measure::Passes => "passes over memory",
+                Measure::Figure => experiment.measured(),
             },
             points: Vec::new(),
             notes: Vec::new(),
@@ -163,7 +168,8 @@ impl Findings {
             let _ = writeln!(text, "{} at scale {}", data.workload, data.scale);
         }
         let series = self.series();
-        let forms = if self.measure == Measure::Passes { Vec::new() } else { self.forms() };
+        let forms =
+            if matches!(self.measure, Measure::Passes | Measure::Figure) { Vec::new() } else { self.forms() };
         let _ = write!(text, "{:>12}", self.x);
         series.iter().for_each(|name| {
             let _ = write!(text, "  {name:>25}");
@@ -290,7 +296,7 @@ impl Findings {
             .into_iter()
             .map(|name| line(name, false, &|x| self.point(name, x)?.value(self.measure)))
             .collect();
-        if self.measure != Measure::Passes {
+        if !matches!(self.measure, Measure::Passes | Measure::Figure) {
             for form in self.forms() {
                 let (link, memory) = (of_form("link", form), of_form("memory bound", form));
                 lines.push(line(&link, true, &|x| self.floor((x, form), |point| point.link_ms)));
@@ -306,7 +312,10 @@ impl Findings {
                 true => Vec::new(),
                 false => positions.iter().map(|(x, _)| (*x).to_string()).collect(),
             },
-            is_log_x: matches!(self.x, "groups" | "warps a multiprocessor" | TEXT_BYTES),
+            is_log_x: matches!(
+                self.x,
+                "groups" | "warps a multiprocessor" | TEXT_BYTES | TUPLES | PAGE_TUPLES
+            ),
             lines,
         }
         .to_svg()
