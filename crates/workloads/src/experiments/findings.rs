@@ -6,6 +6,7 @@ use std::fmt::Write;
 use kelpie_session::QueryTiming;
 use serde::Serialize;
 
+use super::algebra::{PAGE_TUPLES, RELATION_TUPLES};
 use super::panels;
 use super::plot::{Chart, Line};
 use super::point::{Point, StepLanes};
@@ -13,10 +14,6 @@ use super::{Experiment, Measure};
 
 /// The positions of texts by their length.
 pub(super) const TEXT_BYTES: &str = "longest text, bytes";
-
-/// The positions of relations, and of pages, by how many tuples they have.
-pub(super) const TUPLES: &str = "tuples of a relation";
-pub(super) const PAGE_TUPLES: &str = "tuples of a page";
 
 /// What an experiment found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -314,7 +311,7 @@ impl Findings {
             },
             is_log_x: matches!(
                 self.x,
-                "groups" | "warps a multiprocessor" | TEXT_BYTES | TUPLES | PAGE_TUPLES
+                "groups" | "warps a multiprocessor" | TEXT_BYTES | RELATION_TUPLES | PAGE_TUPLES
             ),
             lines,
         }

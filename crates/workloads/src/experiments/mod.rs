@@ -297,7 +297,7 @@ pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result
     for &experiment in &options.experiments {
         let mut findings = Findings::new(experiment, options.runs);
         if let Experiment::Algebra(figure) = experiment {
-            algebra::measure(figure, options, &mut findings, listener)?;
+            measure_algebra(figure, options, &mut findings, listener)?;
         }
         let scales = match experiment {
             Experiment::StarJoin => options.scales.as_slice(),
@@ -317,6 +317,32 @@ pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result
         all.push(findings);
     }
     Ok(all)
+}
+
+/// Measures a figure of sorted algebra.
+fn measure_algebra(
+    figure: Algebra,
+    options: &ExperimentOptions,
+    findings: &mut Findings,
+    listener: &dyn Listener,
+) -> Result<()> {
+    let device = options.settings.iter().rev().find(|(name, _)| name == "kelpie.device");
+    let settings = algebra::Settings {
+        device: device.map_or("auto", |(_, value)| value),
+        threads: options.threads,
+        scale: options.scales.first().copied().unwrap_or(1.0),
+        runs: options.runs,
+        only: &options.only,
+        step: &|step| listener.step(step),
+    };
+    let measured = algebra::measure(figure, &settings)?;
+    let (name, memory_gb_per_s, link_gb_per_s) = measured.device;
+    findings.device = Some(DeviceReport { name, memory_gb_per_s, link_gb_per_s });
+    findings.points.extend(measured.shown.into_iter().map(|shown| Point {
+        figure: Some(shown.figure),
+        ..Point::new(&shown.series, &shown.x, shown.position)
+    }));
+    Ok(())
 }
 
 /// Measures the cases of an experiment on one data set.

@@ -6,9 +6,8 @@ use kelpie_session::algebra::{
     Partition, Relation, Stored, Tuning, Tuples,
 };
 
-use super::super::{Findings, Listener};
 use super::data::Keys;
-use super::{Bench, Figure, TUPLES, median, point};
+use super::{Bench, Figure, Shown, TUPLES, median, point};
 
 /// Two relations.
 pub struct Made {
@@ -37,22 +36,20 @@ const MOST_OF_TABLE: u32 = 16 << 20;
 const BYTES: f64 = 4.0;
 
 /// Measures a figure.
-pub fn run(
-    figure: Figure,
-    bench: &Bench<'_>,
-    findings: &mut Findings,
-    listener: &dyn Listener,
-) -> Result<()> {
+pub fn run(figure: Figure, bench: &Bench<'_>) -> Result<Vec<Shown>> {
+    let mut shown = Vec::new();
+    let into = &mut shown;
     match figure {
-        Figure::Operators => operators(bench, findings, listener),
-        Figure::Sections => sections(bench, findings, listener),
+        Figure::Operators => operators(bench, into),
+        Figure::Sections => sections(bench, into),
         Figure::Dropped | Figure::Partition | Figure::Skipped | Figure::Streaming => {
-            by_distribution(figure, bench, findings, listener)
+            by_distribution(figure, bench, into)
         }
-        Figure::BlockJoins => block_joins(bench, findings, listener),
-        Figure::Stages => stages(bench, findings, listener),
-        Figure::Pages => pages(bench, findings, listener),
-    }
+        Figure::BlockJoins => block_joins(bench, into),
+        Figure::Stages => stages(bench, into),
+        Figure::Pages => pages(bench, into),
+    }?;
+    Ok(shown)
 }
 
 fn rows_of(outcome: &Outcome) -> f64 {
@@ -93,19 +90,19 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-fn operators(bench: &Bench<'_>, findings: &mut Findings, listener: &dyn Listener) -> Result<()> {
+fn operators(bench: &Bench<'_>, into: &mut Vec<Shown>) -> Result<()> {
     let algebra = &bench.algebra;
     for count in bench.sizes().into_iter().filter(|count| bench.wants(&count.to_string())) {
-        listener.step(&format!("operators over {count} tuples"));
+        (bench.settings.step)(&format!("operators over {count} tuples"));
         let (x, position) = (count.to_string(), Some(f64::from(count)));
         let sparse = bench.relations(Keys::Uniform, count)?;
         let all = f64::from(count) * BYTES;
         let mut add = |name: &str, bytes: f64, times: Vec<u64>| {
-            findings.points.push(point(name, &x, position, bytes / median(times)));
+            into.push(point(name, &x, position, bytes / median(times)));
         };
         let times = |run: &dyn Fn() -> Result<u64>| -> Result<Vec<u64>> {
             run()?;
-            (0..bench.runs.max(1)).map(|_| run()).collect()
+            (0..bench.settings.runs.max(1)).map(|_| run()).collect()
         };
         add("copy", 2.0 * all, times(&|| Ok(algebra.copy(&sparse.left)?))?);
         let to = Tuples { key_bits: 28, value_bits: 0, ..TUPLES };
@@ -145,10 +142,10 @@ fn searched(tuning: Tuning) -> Case {
     Case { name: "join".into(), description: Description { partition, output, tuning, ..new } }
 }
 
-fn sections(bench: &Bench<'_>, findings: &mut Findings, listener: &dyn Listener) -> Result<()> {
+fn sections(bench: &Bench<'_>, into: &mut Vec<Shown>) -> Result<()> {
     let case = searched(Tuning { sections: SECTIONS, ..Tuning::default() });
     for keys in Keys::COMPARED {
-        listener.step(&format!("sections, {} keys", keys.name()));
+        (bench.settings.step)(&format!("sections, {} keys", keys.name()));
         let made = bench.relations(keys, bench.most.min(MOST_OF_TABLE))?;
         let outcome = bench.algebra.run(&distinct(&case.description), &made.left, &made.right)?;
         let mut sizes: Vec<u32> = outcome.sections.iter().map(|(left, right)| left + right).collect();
@@ -156,7 +153,7 @@ fn sections(bench: &Bench<'_>, findings: &mut Findings, listener: &dyn Listener)
         for percent in PERCENTILES {
             let index = sizes.len().saturating_sub(1) * percent as usize / 100;
             let size = f64::from(sizes.get(index).copied().unwrap_or_default());
-            findings.points.push(point(&keys.name(), &percent.to_string(), Some(percent.into()), size));
+            into.push(point(&keys.name(), &percent.to_string(), Some(percent.into()), size));
         }
     }
     Ok(())
@@ -167,12 +164,7 @@ fn distinct(description: &Description) -> Description {
     Description { operator: Operator::Intersect, ..description.clone() }
 }
 
-fn by_distribution(
-    figure: Figure,
-    bench: &Bench<'_>,
-    findings: &mut Findings,
-    listener: &dyn Listener,
-) -> Result<()> {
+fn by_distribution(figure: Figure, bench: &Bench<'_>, into: &mut Vec<Shown>) -> Result<()> {
     let sections = if matches!(figure, Figure::Dropped | Figure::Partition) { SECTIONS } else { 0 };
     // Blocks of 1 KB, as the paper's.
     let items = match figure {
@@ -183,7 +175,7 @@ fn by_distribution(
     let case = Case { description: distinct(&case.description), ..case };
     for count in bench.sizes().into_iter().filter(|count| bench.wants(&count.to_string())) {
         for keys in Keys::COMPARED {
-            listener.step(&format!("{count} tuples, {} keys", keys.name()));
+            (bench.settings.step)(&format!("{count} tuples, {} keys", keys.name()));
             let made = bench.relations(keys, count)?;
             let outcomes = bench.outcomes(&bench.algebra, &case, &made)?;
             let Some(first) = outcomes.first() else { continue };
@@ -200,13 +192,13 @@ fn by_distribution(
                 Figure::Partition => stage("partition") / 1e6,
                 _ => bytes_of(&case, &made, first) / stage("compute"),
             };
-            findings.points.push(point(&keys.name(), &count.to_string(), Some(count.into()), shown));
+            into.push(point(&keys.name(), &count.to_string(), Some(count.into()), shown));
         }
     }
     Ok(())
 }
 
-fn block_joins(bench: &Bench<'_>, findings: &mut Findings, listener: &dyn Listener) -> Result<()> {
+fn block_joins(bench: &Bench<'_>, into: &mut Vec<Shown>) -> Result<()> {
     let made = bench.relations(Keys::Uniform, bench.most.min(MOST_OF_TABLE))?;
     let is_cpu = bench.algebra.shape().is_serial();
     let threads: &[Option<u32>] = if is_cpu { &[None] } else { &[Some(128), Some(256), Some(512)] };
@@ -218,7 +210,7 @@ fn block_joins(bench: &Bench<'_>, findings: &mut Findings, listener: &dyn Listen
                 series = format!("{series}, {threads} threads");
             }
             for block_join in BlockJoin::ALL.into_iter().filter(|join| bench.wants(join.name())) {
-                listener.step(&format!("{}, {series}", block_join.name()));
+                (bench.settings.step)(&format!("{}, {series}", block_join.name()));
                 let tuning = Tuning { blocking, items: if is_cpu { 0 } else { 8 }, ..Tuning::default() };
                 let new = Description::new(JOIN, TUPLES);
                 let description = Description { block_join, tuning, ..new };
@@ -229,39 +221,39 @@ fn block_joins(bench: &Bench<'_>, findings: &mut Findings, listener: &dyn Listen
                 };
                 let results = outcomes.first().map_or(1.0, rows_of).max(1.0);
                 let time = median(outcomes.iter().filter_map(compute).collect());
-                findings.points.push(point(&series, block_join.name(), None, time * 1000.0 / results));
+                into.push(point(&series, block_join.name(), None, time * 1000.0 / results));
             }
         }
     }
     Ok(())
 }
 
-fn stages(bench: &Bench<'_>, findings: &mut Findings, listener: &dyn Listener) -> Result<()> {
+fn stages(bench: &Bench<'_>, into: &mut Vec<Shown>) -> Result<()> {
     for keys in [Keys::Uniform, Keys::Dense] {
         let made = bench.relations(keys, bench.most)?;
         for case in cases().into_iter().filter(|case| case.description.operator == JOIN) {
             let series = format!("{}, {}", case.name, keys.name());
-            listener.step(&series);
+            (bench.settings.step)(&series);
             let outcomes = bench.outcomes(&bench.algebra, &case, &made)?;
             let Some(first) = outcomes.first() else { continue };
             let all = first.time_ns().max(1) as f64;
             for stage in &first.stages {
                 let share = stage.time_ns as f64 * 100.0 / all;
-                findings.points.push(point(&series, stage.name, None, share));
+                into.push(point(&series, stage.name, None, share));
             }
         }
     }
     Ok(())
 }
 
-fn pages(bench: &Bench<'_>, findings: &mut Findings, listener: &dyn Listener) -> Result<()> {
+fn pages(bench: &Bench<'_>, into: &mut Vec<Shown>) -> Result<()> {
     let made = bench.relations(Keys::Uniform, bench.most)?;
     let algebra = &bench.algebra;
     let bytes = f64::from(made.left.rows) * BYTES * 2.0;
     for page in PAGES {
-        listener.step(&format!("pages of {page} tuples"));
+        (bench.settings.step)(&format!("pages of {page} tuples"));
         let (mut copies, mut there, mut back) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..=bench.runs.max(1) {
+        for _ in 0..=bench.settings.runs.max(1) {
             copies.push(algebra.copy(&made.left)?);
             let (paged, time_ns) = algebra.to_pages(&made.left, page)?;
             there.push(time_ns);
@@ -270,7 +262,7 @@ fn pages(bench: &Bench<'_>, findings: &mut Findings, listener: &dyn Listener) ->
         for (name, mut times) in [("copy", copies), ("to pages", there), ("to an array", back)] {
             times.remove(0);
             let (x, position) = (page.to_string(), Some(f64::from(page)));
-            findings.points.push(point(name, &x, position, bytes / median(times)));
+            into.push(point(name, &x, position, bytes / median(times)));
         }
     }
     Ok(())

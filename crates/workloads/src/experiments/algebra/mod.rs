@@ -13,8 +13,6 @@ use kelpie_session::{DeviceChoice, Engine, QueryOptions};
 
 use self::cases::{Case, Made};
 use self::data::Keys;
-use super::findings::{PAGE_TUPLES, TUPLES as RELATION_TUPLES};
-use super::{DeviceReport, ExperimentOptions, Findings, Listener, Point};
 
 /// A figure or table of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +36,10 @@ pub enum Figure {
     /// Not in the paper, but claimed there (4.3): arrays to pages and back.
     Pages,
 }
+
+/// The positions of relations, and of pages, by how many tuples they have.
+pub const RELATION_TUPLES: &str = "tuples of a relation";
+pub const PAGE_TUPLES: &str = "tuples of a page";
 
 /// Tuples of the largest relations at scale factor 1.
 const MOST_TUPLES: f64 = (64 << 20) as f64;
@@ -136,36 +138,57 @@ struct Bench<'a> {
     algebra: Algebra,
     engine: &'a Engine,
     options: QueryOptions,
-    runs: usize,
-    only: &'a [String],
+    settings: &'a Settings<'a>,
     /// Tuples of the largest relations.
     most: u32,
 }
 
+/// How it is measured.
+pub struct Settings<'a> {
+    /// `auto`, `cpu`, `cuda` or `simt`.
+    pub device: &'a str,
+    /// Workers of a CPU.
+    pub threads: usize,
+    /// Of the largest relations' size.
+    pub scale: f64,
+    /// Measured runs of each point.
+    pub runs: usize,
+    /// Positions that are wanted; all where empty.
+    pub only: &'a [String],
+    /// Hears of every step.
+    pub step: &'a dyn Fn(&str),
+}
+
+/// What is shown of a series at a position.
+pub struct Shown {
+    pub series: String,
+    pub x: String,
+    pub position: Option<f64>,
+    pub figure: f64,
+}
+
+/// What was measured.
+pub struct Measured {
+    /// The device's name, and GB/s that it reads of its memory and over its link.
+    pub device: (String, f64, f64),
+    pub shown: Vec<Shown>,
+}
+
 /// Measures a figure.
-pub fn measure(
-    figure: Figure,
-    options: &ExperimentOptions,
-    findings: &mut Findings,
-    listener: &dyn Listener,
-) -> Result<()> {
+pub fn measure(figure: Figure, settings: &Settings<'_>) -> Result<Measured> {
     let engine = Engine::new();
-    let device = options.settings.iter().rev().find(|(name, _)| name == "kelpie.device");
-    let device = match device.map_or("auto", |(_, value)| value.as_str()) {
+    let device = match settings.device {
         "cpu" => DeviceChoice::Cpu,
         "cuda" => DeviceChoice::Cuda,
         "simt" => DeviceChoice::Simt,
         _ => DeviceChoice::Auto,
     };
-    let chosen = QueryOptions { device, threads: Some(options.threads), ..QueryOptions::default() };
-    let scale = options.scales.first().copied().unwrap_or(1.0);
-    let most = (MOST_TUPLES * scale).clamp(f64::from(LEAST_TUPLES), MOST_TUPLES * 8.0) as u32;
-    let algebra = Algebra::of(&engine, &chosen, None)?;
-    let bench =
-        Bench { algebra, engine: &engine, options: chosen, runs: options.runs, only: &options.only, most };
-    let (name, memory, link) = bench.algebra.device_rates()?;
-    findings.device = Some(DeviceReport { name, memory_gb_per_s: memory, link_gb_per_s: link });
-    cases::run(figure, &bench, findings, listener)
+    let options = QueryOptions { device, threads: Some(settings.threads), ..QueryOptions::default() };
+    let most = (MOST_TUPLES * settings.scale).clamp(f64::from(LEAST_TUPLES), MOST_TUPLES * 8.0) as u32;
+    let algebra = Algebra::of(&engine, &options, None)?;
+    let device = algebra.device_rates()?;
+    let bench = Bench { algebra, engine: &engine, options, settings, most };
+    Ok(Measured { device, shown: cases::run(figure, &bench)? })
 }
 
 impl Bench<'_> {
@@ -178,7 +201,7 @@ impl Bench<'_> {
     }
 
     fn wants(&self, x: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == x)
+        self.settings.only.is_empty() || self.settings.only.iter().any(|only| only == x)
     }
 
     /// Two relations.
@@ -198,7 +221,7 @@ impl Bench<'_> {
     fn outcomes(&self, algebra: &Algebra, case: &Case, made: &Made) -> Result<Vec<Outcome>> {
         let run = || algebra.run(&case.description, &made.left, &made.right);
         run().with_context(|| case.name.clone())?;
-        (0..self.runs.max(1)).map(|_| Ok(run()?)).collect()
+        (0..self.settings.runs.max(1)).map(|_| Ok(run()?)).collect()
     }
 }
 
@@ -208,7 +231,7 @@ fn median(mut times: Vec<u64>) -> f64 {
     times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or_default().max(1) as f64
 }
 
-/// A point with what is shown of it.
-fn point(series: &str, x: &str, position: Option<f64>, figure: f64) -> Point {
-    Point { figure: Some(figure), ..Point::new(series, x, position) }
+/// What is shown of a series at a position.
+fn point(series: &str, x: &str, position: Option<f64>, figure: f64) -> Shown {
+    Shown { series: series.into(), x: x.into(), position, figure }
 }
