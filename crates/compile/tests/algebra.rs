@@ -91,7 +91,7 @@ fn kernels_pass_nvrtc() {
     for width in Width::ALL {
         passes("pages", pages::from_dense(width, 4096));
         let fields = [Field { shift: 8, bits: 8 }, Field { shift: 0, bits: 4 }];
-        passes("projection", flat::project(half(width), &fields, half(Width::W32)));
+        passes("projection", flat::project(&gpu(), half(width), &fields, half(Width::W32)));
         passes("product", flat::product(&gpu(), (half(width), half(Width::W64)), half(width)));
     }
     passes("copy", flat::copy());
@@ -131,8 +131,12 @@ fn what_there_is_not_says_why() {
     assert!(why(&wide).contains("130 bits"), "{}", why(&wide));
     let none = Tuning { blocking: 0, ..Tuning::default() };
     assert!(why(&Description { tuning: none, ..new(8, 8, Width::W32) }).contains("blocking"));
+    let field = Field { shift: 30, bits: 3 };
+    let select = Operator::Select(vec![Comparison { field, op: CompareOp::Lt, value: 1 }]);
+    assert!(why(&Description { operator: select, ..new(8, 8, Width::W32) }).contains("not in a word"));
     let much = Tuning { buffer: 1 << 20, ..Tuning::default() };
-    assert!(why(&Description { tuning: much, ..new(8, 8, Width::W32) }).contains("memory"));
+    let block_join = BlockJoin::Hash;
+    assert!(why(&Description { tuning: much, block_join, ..new(8, 8, Width::W32) }).contains("memory"));
 }
 
 #[test]

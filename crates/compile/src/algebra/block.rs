@@ -14,12 +14,11 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builder, Builtin, Pointee, Scalar, Type};
 
-use super::matching;
 use super::output::{Target, Writer, add_total};
 use super::partition::{Inputs, param};
 use super::search::{add_to, merge_path};
 use super::tile::{Block, Bounds, Tile};
-use super::{Description, Operator, Output, Partition};
+use super::{Description, Output, Partition, matching, streamed};
 use crate::primitives::for_range;
 use crate::primitives::look_back::Chain;
 use crate::shape::LaunchShape;
@@ -158,15 +157,15 @@ impl Compute<'_> {
 
     fn tile(&self, b: &mut Builder, bounds: Bounds, body: OfTile<'_>) {
         let block = &self.block;
+        if let Some(staged) = self.arrays.0.filter(|_| block.description.is_streamed()) {
+            let (tile, results) = streamed::stage(b, block, bounds, staged);
+            let results = b.convert(results, Scalar::U64);
+            return body(b, &tile, results);
+        }
         let tile = block.load(b, bounds);
-        match &block.description.operator {
-            Operator::Select(comparisons) => block.set_selected(b, &tile, comparisons),
-            _ => {
-                matching::find(b, block, &tile);
-                if block.description.has_right() {
-                    block.set_rights(b, &tile);
-                }
-            }
+        matching::find(b, block, &tile);
+        if block.description.has_right() {
+            block.set_rights(b, &tile);
         }
         let results = block.add_up(b);
         body(b, &tile, results);

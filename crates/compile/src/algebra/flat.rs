@@ -12,7 +12,7 @@
 use kelpie_kir::{BinaryOp, Builder, Builtin, Module, Pointee, Reads, Scalar, Type, TypeError};
 
 use super::partition::{for_grid, param};
-use super::{Field, Tuples};
+use super::{Field, Tuples, Width};
 use crate::primitives::for_range;
 use crate::shape::LaunchShape;
 
@@ -43,21 +43,55 @@ pub fn keeps_order(tuples: &Tuples, fields: &[Field]) -> bool {
     true
 }
 
-/// The kernel of a projection. The fields of the result from the highest on, which it has room for.
-pub fn project(tuples: Tuples, fields: &[Field], to: Tuples) -> Result<Module, TypeError> {
+/// Tuples of both widths that a thread takes at a time: those of 16 bytes of a GPU, eight of a CPU's worker.
+fn lanes(shape: &LaunchShape, from: Width, to: Width) -> u8 {
+    match (from.max(to), from) {
+        (Width::W128, _) => 1,
+        _ if shape.is_serial() => 8,
+        (_, Width::W32) => 4,
+        _ => 2,
+    }
+}
+
+/// The kernel of a projection. The fields of the result, of which there is one, from the highest on, which it has room for.
+pub fn project(
+    shape: &LaunchShape,
+    tuples: Tuples,
+    fields: &[Field],
+    to: Tuples,
+) -> Result<Module, TypeError> {
     let mut b = Builder::new();
     let b = &mut b;
     b.begin_kernel(PROJECT);
     let data = param(b, "data", Type::global(tuples.width.scalar()));
     let rows = param(b, "rows", Scalar::U32);
     let out = param(b, "out", Type::global(to.width.scalar()));
-    for_grid(b, rows, |b, row| {
-        let tuple = b.element(data, row);
+    let packed = |b: &mut Builder, tuple| {
         let parts: Vec<_> = fields
             .iter()
             .map(|field| (tuples.field(b, tuple, (field.shift, field.bits)), field.bits))
             .collect();
-        let packed = to.pack(b, &parts);
+        to.pack(b, &parts)
+    };
+    let lanes = lanes(shape, tuples.width, to.width);
+    let each = b.u32(lanes.into());
+    let (vectors, rest) = (b.div(rows, each), b.rem(rows, each));
+    if lanes > 1 {
+        let align = |width: Width| (width.bytes() * u32::from(lanes)).min(16);
+        for_grid(b, vectors, |b, number| {
+            let row = b.mul(number, each);
+            let pointer = b.offset(data, row);
+            let vector = b.load_vector_reading(pointer, lanes, (Reads::ReadOnly, align(tuples.width)));
+            let vector = packed(b, vector);
+            let pointer = b.offset(out, row);
+            b.store_vector_aligned(pointer, vector, align(to.width));
+        });
+    }
+    let (single, first) = if lanes > 1 { (rest, b.mul(vectors, each)) } else { (rows, b.u32(0)) };
+    for_grid(b, single, |b, number| {
+        let row = b.add(first, number);
+        let tuple = b.element(data, row);
+        let packed = packed(b, tuple);
         let pointer = b.offset(out, row);
         b.store(pointer, packed);
     });
@@ -114,14 +148,32 @@ pub fn product(
             let tuple = left.field(b, tuple, (0, left.key_bits + left.value_bits));
             let row = b.mul(position, right_rows);
             let row = b.add(row, right_from);
-            for_range(b, thread, right_count, threads, |b, index| {
+            let combined = |b: &mut Builder, index, lanes: u8| {
                 let pointer = b.offset(kept, index);
-                let other = b.load(pointer);
-                let fields =
-                    [(tuple, left.key_bits + left.value_bits), (other, right.key_bits + right.value_bits)];
-                let packed = to.pack(b, &fields);
+                let other = if lanes > 1 { b.load_vector(pointer, lanes) } else { b.load(pointer) };
+                let bits = [left, right].map(|tuples| tuples.key_bits + tuples.value_bits);
+                let tuple = b.convert(tuple, to.width.scalar());
+                let tuple = if lanes > 1 { b.splat(tuple, lanes) } else { tuple };
+                let packed = to.pack(b, &[(tuple, bits[0]), (other, bits[1])]);
                 let place = b.add(row, index);
-                let pointer = b.offset(out, place);
+                (b.offset(out, place), packed)
+            };
+            // Rows begin anywhere, so that only a CPU has vectors.
+            let lanes = if shape.is_serial() { lanes(shape, right.width, to.width) } else { 1 };
+            let zero = b.u32(0);
+            let mut first = zero;
+            if lanes > 1 {
+                let each = b.u32(lanes.into());
+                let rest = b.rem(right_count, each);
+                first = b.sub(right_count, rest);
+                for_range(b, zero, first, each, |b, index| {
+                    let (pointer, packed) = combined(b, index, lanes);
+                    b.store_vector(pointer, packed);
+                });
+            }
+            let first = b.add(first, thread);
+            for_range(b, first, right_count, threads, |b, index| {
+                let (pointer, packed) = combined(b, index, 1);
                 b.store(pointer, packed);
             });
         });

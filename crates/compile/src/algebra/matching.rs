@@ -185,15 +185,8 @@ fn brute_force(b: &mut Builder, block: &Block<'_>, tile: &Tile) {
 
 fn two_finger(b: &mut Builder, block: &Block<'_>, tile: &Tile) {
     // The one behind is not merged: left tuples are looked for, and all of them come before it.
-    let all = b.add(tile.lefts, tile.rights);
     let one = b.u32(1);
-    let most = b.sub(block.threads, one);
-    let padded = b.add(all, most);
-    let each = b.div(padded, block.threads);
-    let first = b.mul(block.thread, each);
-    let first = b.binary(BinaryOp::Min, first, all);
-    let end = b.add(first, each);
-    let end = b.binary(BinaryOp::Min, end, all);
+    let (first, end) = block.share(b, tile);
     let taken = merge_path(b, first, (tile.lefts, tile.rights), &mut |b, index, is_left| match is_left {
         true => block.left_key(b, index),
         false => block.right_key(b, tile, index),

@@ -26,6 +26,7 @@ pub mod output;
 pub mod pages;
 pub mod partition;
 mod search;
+mod streamed;
 pub mod tile;
 pub mod tuples;
 
@@ -38,6 +39,8 @@ use crate::shape::LaunchShape;
 pub const MOST_TILE: u32 = 8192;
 /// Tuples of a tile of a CPU's worker: its arrays stay in the first-level cache.
 const SERIAL_TILE: u32 = 1024;
+/// The same where only results are there.
+const STREAMED_TILE: u32 = 4096;
 /// Bytes of a block's memory that a tile takes, at most, so that several blocks fit a multiprocessor.
 const MOST_BYTES: u32 = 48 << 10;
 /// Bytes of what is there once a block, or once a warp.
@@ -184,7 +187,8 @@ pub struct Tuning {
     pub items: u32,
     /// Tuples that a thread holds in registers while it finds their matches.
     pub blocking: u32,
-    /// Results that a block collects before it writes them; 0: each is written at once.
+    /// Results that a block collects before it writes them; 0: each is written at once. SELECT, and set operations by two fingers, bring
+    /// together those of a tile in any case.
     pub buffer: u32,
     /// Comparisons in one turn of the loops that compare all with all.
     pub unroll: u32,
@@ -223,6 +227,7 @@ impl Description {
         let problem = self.tuples.problem().or_else(|| self.results().and_then(|tuples| tuples.problem()));
         problem
             .or_else(|| [("blocking", blocking), ("unrolling", unroll)].into_iter().find_map(known))
+            .or_else(|| self.field_problem())
             .or_else(|| (page == 0).then(|| "pages without tuples".into()))
             .or_else(|| {
                 let tile = self.tile(shape);
@@ -233,6 +238,15 @@ impl Description {
                     )
                 })
             })
+    }
+
+    fn field_problem(&self) -> Option<String> {
+        let Operator::Select(comparisons) = &self.operator else { return None };
+        let bits = self.tuples.width.bits();
+        let is_outside =
+            |field: &Field| !(1..=64).contains(&field.bits) || field.shift.saturating_add(field.bits) > bits;
+        let fields = comparisons.iter().map(|comparison| comparison.field);
+        fields.into_iter().find(is_outside).map(|field| format!("{field:?} is not in a word of {bits} bits"))
     }
 
     /// The tuples of the result, where they differ from those of the inputs.
@@ -270,6 +284,11 @@ impl Description {
         matches!(self.operator, Operator::Join(_))
     }
 
+    /// Whether results are brought together as their tuples are gone through, of which each has one at most.
+    fn is_streamed(&self) -> bool {
+        self.is_select() || (!self.is_join() && self.block_join == BlockJoin::TwoFinger)
+    }
+
     fn is_select(&self) -> bool {
         matches!(self.operator, Operator::Select(_))
     }
@@ -281,16 +300,24 @@ impl Description {
 
     /// Bytes of a block's memory for a tile of so many tuples.
     fn bytes(&self, tile: u32) -> u32 {
+        let width = self.tuples.width.bytes();
+        if self.is_streamed() {
+            let loaded = if self.is_select() { 0 } else { tile + 2 };
+            return width * (loaded + tile + streamed::LANES) + FEW_BYTES;
+        }
         let tables = if self.block_join == BlockJoin::Hash { 4 * 4 + 8 } else { 0 };
         let of_result = self.output().width.bytes();
-        (self.tuples.width.bytes() + 4 + 4 + tables) * (tile + 2) + of_result * self.tuning.buffer + FEW_BYTES
+        (width + 4 + 4 + tables) * (tile + 2) + of_result * self.tuning.buffer + FEW_BYTES
     }
 
     /// Tuples of a tile: a multiple of the block's threads; 0 where there is no memory for one of each.
     pub fn tile(&self, shape: &LaunchShape) -> u32 {
         let threads = shape.block_threads;
         let wanted = match (shape.is_serial(), self.tuning.items) {
+            (true, 0) if self.is_streamed() => STREAMED_TILE,
             (true, 0) => SERIAL_TILE,
+            // A bit a tuple.
+            (false, 64..) if self.is_streamed() => 64,
             (false, 0) => 16,
             (_, items) => items,
         };

@@ -17,7 +17,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, Builder, CompareOp, Pointee, Scalar, Scope,
 
 use super::partition::param;
 use super::tile::{Block, Tile};
-use super::{Output, pages};
+use super::{Output, pages, streamed};
 use crate::primitives::for_range;
 
 /// What is done with results that lie together: from which to which, and their first place.
@@ -85,7 +85,11 @@ impl<'a, 'd> Writer<'a, 'd> {
     pub fn arrays(b: &mut Builder, block: &Block<'_>) -> (Option<V>, Option<V>) {
         let (description, buffer) = (block.description, block.description.tuning.buffer);
         let scalar = description.output().width.scalar();
-        let staged = (buffer > 0).then(|| b.shared("staged", Pointee::Scalar(scalar), buffer));
+        let places = match description.is_streamed() {
+            true => description.tile(block.shape) + streamed::LANES,
+            false => buffer,
+        };
+        let staged = (places > 0).then(|| b.shared("staged", Pointee::Scalar(scalar), places));
         let is_paged = description.output == Output::Pages;
         let chosen = is_paged.then(|| b.shared("chosen_page", Pointee::Scalar(Scalar::U32), 1));
         (staged, chosen)
@@ -112,6 +116,9 @@ impl<'a, 'd> Writer<'a, 'd> {
             });
             return;
         };
+        if self.block.description.is_streamed() {
+            return self.flow(b, total, &|b, piece, place| self.copy(b, staged, piece, place));
+        }
         let zero = b.u32(0);
         let done = b.var_of("done", zero);
         b.begin_loop();
@@ -137,25 +144,28 @@ impl<'a, 'd> Writer<'a, 'd> {
     fn flush(&self, b: &mut Builder, staged: V) {
         b.barrier();
         let held = b.read(self.held);
-        self.flow(b, held, &|b, (from, to), place| {
-            let first = b.add(from, self.block.thread);
-            for_range(b, first, to, self.block.threads, |b, index| {
-                let pointer = b.offset(staged, index);
-                let tuple = b.load(pointer);
-                let behind = b.sub(index, from);
-                let place = b.add(place, behind);
-                let pointer = b.offset(self.target.out, place);
-                b.store(pointer, tuple);
-            });
-        });
+        self.flow(b, held, &|b, piece, place| self.copy(b, staged, piece, place));
         b.barrier();
         let zero = b.u32(0);
         b.assign(self.held, zero);
     }
 
+    /// Writes results `from..to` that were brought together.
+    fn copy(&self, b: &mut Builder, staged: V, (from, to): (V, V), place: V) {
+        let first = b.add(from, self.block.thread);
+        for_range(b, first, to, self.block.threads, |b, index| {
+            let pointer = b.offset(staged, index);
+            let tuple = b.load(pointer);
+            let behind = b.sub(index, from);
+            let place = b.add(place, behind);
+            let pointer = b.offset(self.target.out, place);
+            b.store(pointer, tuple);
+        });
+    }
+
     /// Ends the section, of which there were so many results (`u32`).
     pub fn finish(&self, b: &mut Builder, total: V) {
-        if let Some(staged) = self.staged {
+        if let Some(staged) = self.staged.filter(|_| !self.block.description.is_streamed()) {
             let (held, zero) = (b.read(self.held), b.u32(0));
             let any = b.ne(held, zero);
             b.begin_if(any);

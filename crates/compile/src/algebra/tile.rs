@@ -10,13 +10,15 @@ use kelpie_kir::{BinaryOp, Builder, Builtin, CompareOp, Pointee, Scalar};
 use super::matching::Found;
 use super::partition::Inputs;
 use super::search::{add_to, one_if, search};
-use super::{BlockJoin, Comparison, Description, Duplicates, Operator};
+use super::{BlockJoin, Description, Duplicates, Operator};
 use crate::primitives::for_range;
 use crate::primitives::scan::block_scan;
 use crate::shape::LaunchShape;
 
 /// Bits of the number of a tuple in a tile, with its neighbours.
 pub const INDEX_BITS: u32 = 14;
+/// Tuples that a thread loads before it waits for the first.
+const LOADS: u32 = 4;
 /// The bit of an owner that is a right tuple.
 const RIGHT: u32 = 1 << 30;
 /// The bit of an owner that has no match.
@@ -45,8 +47,8 @@ pub(super) struct Block<'d> {
     /// Shared, `u32` a slot: whose it is.
     owners: V,
     /// Shared: `u64` a warp, and of the tile.
-    totals: V,
-    total: V,
+    pub totals: V,
+    pub total: V,
     /// Shared, `u32` each: the table of a hash join, who is in it, whether somebody was written over, and which left tuples were found.
     pub table: Option<[V; 4]>,
 }
@@ -78,11 +80,16 @@ impl<'d> Block<'d> {
     ) -> Block<'d> {
         let tile = description.tile(shape);
         let scalar = description.tuples.width.scalar();
-        let tuples = b.shared("tuples", Pointee::Scalar(scalar), tile + 2);
+        // Where results are streamed, a selection and a CPU's worker load nothing, and nothing is noted of tuples.
+        let is_streamed = description.is_streamed();
+        let loads = !is_streamed || !(shape.is_serial() || description.is_select());
+        let [places, slots] =
+            [(loads, tile + 2), (!is_streamed, tile + 1)].map(|(used, count)| if used { count } else { 1 });
+        let tuples = b.shared("tuples", Pointee::Scalar(scalar), places);
         let totals = b.shared("warp_totals", Pointee::Scalar(Scalar::U64), shape.warps());
         let total = b.shared("tile_total", Pointee::Scalar(Scalar::U64), 1);
         let mut words = |name: &str, count| b.shared(name, Pointee::Scalar(Scalar::U32), count);
-        let (starts, owners) = (words("starts", tile + 1), words("owners", tile));
+        let (starts, owners) = (words("starts", slots), words("owners", slots));
         let is_hash = description.block_join == BlockJoin::Hash && !description.is_select();
         let table = is_hash.then(|| {
             [("table", table_slots(tile)), ("done", tile + 1), ("again", 1), ("found", tile)]
@@ -137,43 +144,44 @@ impl<'d> Block<'d> {
         })
     }
 
-    /// Loads a tile. Between two barriers of its own.
-    pub fn load(&self, b: &mut Builder, bounds: Bounds) -> Tile {
+    /// How many tuples a tile has.
+    pub fn measure(&self, b: &mut Builder, bounds: Bounds) -> Tile {
         let lefts = b.sub(bounds.left_end, bounds.left);
         let rights = b.sub(bounds.right_end, bounds.right);
         let has_next = b.lt(bounds.right_end, self.inputs.right_rows);
         let next = one_if(b, has_next);
         let rights_and_next = b.add(rights, next);
         let slots = if self.description.has_right() { b.add(lefts, rights) } else { lefts };
-        let tile = Tile { bounds, lefts, rights, rights_and_next, slots };
+        Tile { bounds, lefts, rights, rights_and_next, slots }
+    }
+
+    /// Loads a tile. Between two barriers of its own.
+    pub fn load(&self, b: &mut Builder, bounds: Bounds) -> Tile {
+        let tile = self.measure(b, bounds);
         b.barrier();
         let (one, zero) = (b.u32(1), b.u32(0));
-        let places = b.add(lefts, one);
-        for_range(b, self.thread, places, self.threads, |b, place| {
-            // Place 0 is that of the one before.
-            let position = b.add(bounds.left, place);
-            let exists = b.ne(position, zero);
-            b.begin_if(exists);
-            let position = b.sub(position, one);
-            let tuple = b.element(self.inputs.left, position);
-            let pointer = b.offset(self.tuples, place);
-            b.store(pointer, tuple);
-            b.end();
-        });
-        if !self.description.is_select() {
-            for_range(b, self.thread, rights_and_next, self.threads, |b, index| {
-                let position = b.add(bounds.right, index);
-                let tuple = b.element(self.inputs.right, position);
-                let place = b.add(places, index);
-                let pointer = b.offset(self.tuples, place);
-                b.store(pointer, tuple);
+        let places = b.add(tile.lefts, one);
+        let is_first = b.eq(bounds.left, zero);
+        // Place 0 is that of the one before, if there is one.
+        let none_before = one_if(b, is_first);
+        let before = b.sub(bounds.left, one);
+        copy_in(b, (self.inputs.left, before), self.tuples, (none_before, places), self.shape.block_threads);
+        let end = b.add(places, tile.rights_and_next);
+        let right_less_places = b.sub(bounds.right, places);
+        copy_in(
+            b,
+            (self.inputs.right, right_less_places),
+            self.tuples,
+            (places, end),
+            self.shape.block_threads,
+        );
+        if !self.description.is_streamed() {
+            let all = b.u32(self.description.tile(self.shape) + 1);
+            for_range(b, self.thread, all, self.threads, |b, slot| {
+                let pointer = b.offset(self.starts, slot);
+                b.store(pointer, zero);
             });
         }
-        let all = b.u32(self.description.tile(self.shape) + 1);
-        for_range(b, self.thread, all, self.threads, |b, slot| {
-            let pointer = b.offset(self.starts, slot);
-            b.store(pointer, zero);
-        });
         b.barrier();
         tile
     }
@@ -310,23 +318,16 @@ impl<'d> Block<'d> {
         b.read(is_first)
     }
 
-    /// Notes which tuples a selection has.
-    pub fn set_selected(&self, b: &mut Builder, tile: &Tile, comparisons: &[Comparison]) {
-        for_range(b, self.thread, tile.lefts, self.threads, |b, index| {
-            let tuple = self.left(b, index);
-            let key = self.description.tuples.key(b, tuple);
-            let mut holds = self.is_first_left(b, tile, (index, key));
-            for comparison in comparisons {
-                let field = (comparison.field.shift, comparison.field.bits);
-                let field = self.description.tuples.field(b, tuple, field);
-                let field = b.convert(field, Scalar::U64);
-                let value = b.u64(comparison.value);
-                let compared = b.compare(comparison.op, field, value);
-                holds = b.and(holds, compared);
-            }
-            let count = one_if(b, holds);
-            self.set(b, index, count, index);
-        });
+    /// The tuples of the merged order that a thread has: as many as each other one, but for the last.
+    pub fn share(&self, b: &mut Builder, tile: &Tile) -> (V, V) {
+        let all = b.add(tile.lefts, tile.rights);
+        let most = b.u32(self.shape.block_threads - 1);
+        let padded = b.add(all, most);
+        let each = b.div(padded, self.threads);
+        let first = b.mul(self.thread, each);
+        let first = b.binary(BinaryOp::Min, first, all);
+        let end = b.add(first, each);
+        (first, b.binary(BinaryOp::Min, end, all))
     }
 
     /// Adds up the results of slots; how many there are, `u64`, the same in all threads. Begins with a barrier, and ends with one.
@@ -469,6 +470,29 @@ impl<'d> Block<'d> {
         let packed = to.pack(b, &fields);
         b.assign(result, packed);
     }
+}
+
+/// Copies tuples to places `from..to` of a block's memory, that of place p from `first + p` (wraps) on, several of a thread at a time.
+fn copy_in(b: &mut Builder, (source, first): (V, V), places: V, (from, to): (V, V), threads: u32) {
+    let thread = b.builtin(Builtin::ThreadId);
+    let begin = b.add(from, thread);
+    let step = b.u32(threads * LOADS);
+    for_range(b, begin, to, step, |b, place| {
+        let load = |number: u32| {
+            let behind = b.u32(number * threads);
+            let own = b.add(place, behind);
+            // Who has none loads his first again.
+            let live = b.lt(own, to);
+            let own = b.select(live, own, place);
+            let position = b.add(first, own);
+            (own, b.element(source, position))
+        };
+        let loaded: Vec<(V, V)> = (0..LOADS).map(load).collect();
+        for (place, tuple) in loaded {
+            let pointer = b.offset(places, place);
+            b.store(pointer, tuple);
+        }
+    });
 }
 
 /// Slots of the table of a hash join: twice as many as tuples (section 5.2), a power of two.

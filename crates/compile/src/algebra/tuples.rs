@@ -77,8 +77,8 @@ impl Tuples {
         if self.value_bits == 0 {
             return unsigned;
         }
-        let shift = b.int(scalar, self.value_bits);
-        b.binary(BinaryOp::Shr, unsigned, shift)
+        let distance = b.int(scalar, self.value_bits);
+        b.binary(BinaryOp::Shr, unsigned, distance)
     }
 
     /// The key's bits, as the lowest of a word.

@@ -139,7 +139,7 @@ impl Algebra {
         }
         let made: Result<Module, TypeError> = match family {
             Family::Operator(description) => description.module(&self.shape),
-            Family::Project(tuples, fields, to) => flat::project(*tuples, fields, *to),
+            Family::Project(tuples, fields, to) => flat::project(&self.shape, *tuples, fields, *to),
             Family::Product(left, right, to) => flat::product(&self.shape, (*left, *right), *to),
             Family::FromDense(width, page) => pages::from_dense(*width, *page),
             Family::Copy => flat::copy(),
@@ -210,7 +210,11 @@ impl Algebra {
         let is_inside = |field: &Field| {
             field.bits > 0 && field.shift.saturating_add(field.bits) <= data.tuples.width.bits()
         };
-        if !fields.iter().all(is_inside) || bits > to.width.bits() || bits != to.key_bits + to.value_bits {
+        if fields.is_empty()
+            || !fields.iter().all(is_inside)
+            || bits > to.width.bits()
+            || bits != to.key_bits + to.value_bits
+        {
             return Err(refused(format!("a projection to {bits} bits in {to:?}")));
         }
         let out = self.allocate(u64::from(data.rows) * u64::from(to.width.bytes()))?;
