@@ -139,9 +139,22 @@ impl Compute<'_> {
         let results = b.convert(results, Scalar::U32);
         b.begin_if(chain.leads);
         chain.announce(b, (number, None), results);
-        let sum = chain.look_back(b, (number, None), results);
-        b.store(before, sum);
+        if self.block.shape.is_serial() {
+            let sum = chain.look_back(b, (number, None), results);
+            b.store(before, sum);
+        }
         b.end();
+        if !self.block.shape.is_serial() {
+            let (lanes, first) = (b.builtin(Builtin::Lanes), b.u32(0));
+            let warp = b.div(self.block.thread, lanes);
+            let is_first = b.eq(warp, first);
+            b.begin_if(is_first);
+            let sum = chain.look_back_by_warp(b, self.block.shape, (number, results));
+            b.begin_if(chain.leads);
+            b.store(before, sum);
+            b.end();
+            b.end();
+        }
         let sum = b.uniform_load(before);
         b.assign(writer.place, sum);
         b.assign(writer.end, self.target.capacity);

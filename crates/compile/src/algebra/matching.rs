@@ -39,7 +39,7 @@ pub(super) fn find(b: &mut Builder, block: &Block<'_>, tile: &Tile) {
 /// The end of the run of right tuples with a key that begins with `least`, if that one has it.
 fn run_end(b: &mut Builder, block: &Block<'_>, tile: &Tile, (least, key): (V, V)) -> V {
     if block.description.is_join() {
-        return block.right_bound(b, tile, (least, tile.rights_and_next), (CompareOp::Le, key));
+        return gallop(b, block, tile, (least, key));
     }
     // Whether there is one is all that matters.
     let most = b.var_of("most", least);
@@ -51,6 +51,34 @@ fn run_end(b: &mut Builder, block: &Block<'_>, tile: &Tile, (least, key): (V, V)
     add_to(b, most, one);
     b.end();
     b.read(most)
+}
+
+/// The first right tuple from `least` on whose key is greater than `key`, where that is seldom far: after steps that double (Bentley and Yao
+/// 1976), by a search in the last of them.
+fn gallop(b: &mut Builder, block: &Block<'_>, tile: &Tile, (least, key): (V, V)) -> V {
+    let zero = b.u32(0);
+    // All before `from` are not greater; the one at `from + step - 1` is looked at next.
+    let (from, step) = (b.var_of("from", least), b.var_of("step", zero));
+    let one = b.u32(1);
+    b.assign(step, one);
+    b.begin_loop();
+    let (begin, wide) = (b.read(from), b.read(step));
+    let end = b.add(begin, wide);
+    let is_beyond = b.lt(tile.rights_and_next, end);
+    b.break_if(is_beyond);
+    let last = b.sub(end, one);
+    let other = block.right_key(b, tile, last);
+    let is_greater = b.lt(key, other);
+    b.break_if(is_greater);
+    b.assign(from, end);
+    let twice = b.add(wide, wide);
+    b.assign(step, twice);
+    b.end();
+    let (begin, wide) = (b.read(from), b.read(step));
+    let last = b.sub(wide, one);
+    let end = b.add(begin, last);
+    let end = b.binary(BinaryOp::Min, end, tile.rights_and_next);
+    block.right_bound(b, tile, (begin, end), (CompareOp::Le, key))
 }
 
 /// Looks a tuple up.

@@ -278,8 +278,12 @@ impl<'a, 'd> Writer<'a, 'd> {
             let pointer = b.offset(array, place);
             b.store(pointer, tuple);
         };
-        if block.description.is_join() && !block.shape.is_serial() {
-            // Results are shared out, however many a tuple has.
+        let shares = block.description.is_join() && !block.shape.is_serial();
+        if shares {
+            // Many results are shared out, however many a tuple has; of few each tuple's thread writes its own.
+            let (count, few) = (b.sub(to, from), b.u32(block.description.tile(block.shape)));
+            let are_many = b.lt(few, count);
+            b.begin_if(are_many);
             let first = b.add(from, block.thread);
             for_range(b, first, to, block.threads, |b, result| {
                 let slot = block.slot_of(b, tile, result);
@@ -287,7 +291,7 @@ impl<'a, 'd> Writer<'a, 'd> {
                 let number = b.sub(result, start);
                 store(b, slot, (number, result));
             });
-            return;
+            b.begin_else();
         }
         for_range(b, block.thread, tile.slots, block.threads, |b, slot| {
             let one = b.u32(1);
@@ -300,6 +304,9 @@ impl<'a, 'd> Writer<'a, 'd> {
                 store(b, slot, (number, result));
             });
         });
+        if shares {
+            b.end();
+        }
     }
 }
 

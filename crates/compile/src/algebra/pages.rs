@@ -18,6 +18,8 @@ use super::partition::{for_grid, param};
 use super::tuples::Width;
 use crate::primitives::for_range;
 
+/// Tuples that a thread loads before it waits for the first.
+const LOADS: u32 = 4;
 /// No page.
 pub const NOWHERE: u32 = u32::MAX;
 /// Links sections.
@@ -39,15 +41,28 @@ fn for_sections(b: &mut Builder, sections: V, body: impl FnOnce(&mut Builder, V)
     for_range(b, block, sections, blocks, body);
 }
 
-/// Copies so many tuples, by all threads of the block. Positions are `u32`.
+/// Copies so many tuples, by all threads of the block, several of a thread at a time. Positions are `u32`.
 fn copy(b: &mut Builder, (source, from): (V, V), (target, to): (V, V), count: V) {
     let (thread, threads) = (b.builtin(Builtin::ThreadId), b.builtin(Builtin::BlockDim));
-    for_range(b, thread, count, threads, |b, index| {
-        let place = b.add(from, index);
-        let tuple = b.element(source, place);
-        let place = b.add(to, index);
-        let pointer = b.offset(target, place);
-        b.store(pointer, tuple);
+    let loads = b.u32(LOADS);
+    let step = b.mul(threads, loads);
+    for_range(b, thread, count, step, |b, first| {
+        let load = |number: u32| {
+            let number = b.u32(number);
+            let behind = b.mul(number, threads);
+            let index = b.add(first, behind);
+            // Who has none copies his first again.
+            let live = b.lt(index, count);
+            let index = b.select(live, index, first);
+            let place = b.add(from, index);
+            (index, b.element(source, place))
+        };
+        let loaded: Vec<(V, V)> = (0..LOADS).map(load).collect();
+        for (index, tuple) in loaded {
+            let place = b.add(to, index);
+            let pointer = b.offset(target, place);
+            b.store(pointer, tuple);
+        }
     });
 }
 
