@@ -318,7 +318,9 @@ impl Description {
             (true, 0) => SERIAL_TILE,
             // A bit a tuple.
             (false, 64..) if self.is_streamed() => 64,
-            (false, 0) => 16,
+            (false, 0) if self.is_select() => 16,
+            // Odd, so that threads whose tuples follow each other begin in different banks.
+            (false, 0) => 15,
             (_, items) => items,
         };
         let room = shape.shared_bytes.min(MOST_BYTES);

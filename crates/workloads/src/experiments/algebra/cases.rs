@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use kelpie_session::algebra::{
-    Algebra, BlockJoin, CompareOp, Comparison, Description, Field, Operator, Outcome, Outer, Output,
-    Partition, Relation, Stored, Tuning, Tuples,
+    Algebra, BlockJoin, CompareOp, Comparison, Description, Duplicates, Field, Operator, Outcome, Outer,
+    Output, Partition, Relation, Stored, Tuning, Tuples,
 };
 
 use super::data::Keys;
@@ -79,7 +79,13 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (name, operator) in operators {
         for (output, form) in OUTPUTS {
-            let description = Description { output, ..Description::new(operator.clone(), TUPLES) };
+            // As in the paper, a selection looks at tuples alone.
+            let duplicates = match operator {
+                Operator::Select(_) => Duplicates::Each,
+                _ => Duplicates::First,
+            };
+            let new = Description::new(operator.clone(), TUPLES);
+            let description = Description { output, duplicates, ..new };
             cases.push(Case { name: format!("{name}, {form}"), description: description.clone() });
             if operator == JOIN {
                 let description = Description { partition: Partition::BinarySearch, ..description };
