@@ -234,3 +234,34 @@ fn what_cannot_be_measured_is_a_note() {
         assert!(run.code == Some(2) && run.err.contains(part), "{}", run.err);
     }
 }
+
+/// Every figure of sorted algebra on relations of a few thousand tuples.
+#[test]
+fn sorted_algebra_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let fixed =
+        ["experiment", "algebra", "--scale", "0.0001", "--device", "cpu", "--threads", "2", "--runs", "1"];
+    kelpie(&[&fixed[..], &["--output", path]].concat()).ok();
+    for (name, of, points) in [
+        ("algebra-9", "join, single_pass, dense", 1),
+        ("algebra-9", "union, pages", 1),
+        ("algebra-9", "copy", 1),
+        ("algebra-10", "normal", 9),
+        ("algebra-13", "uniform", 1),
+        ("algebra-14", "pareto 3", 1),
+        ("algebra-15", "uniform", 1),
+        ("algebra-16", "normal", 1),
+        ("algebra-table-3", "blocking 4", 6),
+        ("algebra-stages", "join, gather, dense", 4),
+        ("algebra-pages", "to an array", 5),
+    ] {
+        let read = |ending: &str| fs::read_to_string(folder.path().join(format!("{name}.{ending}"))).unwrap();
+        let findings: Value = serde_json::from_str(&read("json")).unwrap();
+        assert_eq!(findings["notes"], Value::Array(Vec::new()), "{name}");
+        let found = series(&findings, of);
+        assert_eq!(found.len(), points, "{name}: {findings}");
+        assert!(numbers(&found, "figure").iter().all(|value| *value >= 0.0), "{name}");
+        assert!(read("svg").contains(&format!(">{of}<")), "{name}");
+    }
+}

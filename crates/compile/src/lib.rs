@@ -3,6 +3,7 @@
 //! The modules are layers, each of which uses only those below it: `tests/layers.rs` holds them to it, and says which they
 //! are.
 
+pub mod algebra;
 pub mod calibration;
 mod check;
 mod choices;

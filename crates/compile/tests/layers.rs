@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// The layers from the lowest up, each with its modules. Modules of one layer do not use each other.
-const LAYERS: [&[&str]; 13] = [
+const LAYERS: [&[&str]; 14] = [
     &["types", "unsupported", "models", "calibration"],
     &["layout", "variant"],
     &["shape"],
     &["choices", "primitives"],
+    &["algebra"],
     &["expr"],
     &["plan", "program"],
     &["context"],

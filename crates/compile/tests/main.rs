@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails where its helpers do")]
 
+mod algebra;
 mod block_refill;
 mod build_side;
 mod calibration;

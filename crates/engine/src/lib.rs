@@ -1,5 +1,6 @@
 //! Runs Kelpie's compiled plans: stages, memory budget, column cache, cancellation and metrics.
 
+pub mod algebra;
 mod bandwidth;
 pub mod calibration;
 mod columns;

@@ -20,6 +20,7 @@ mod sides;
 mod texts;
 
 mod aggregates;
+mod algebra;
 mod atomics;
 mod batched_look_ups;
 mod block_refill;

@@ -26,8 +26,12 @@ pub use kelpie_datafusion::{
     Fallback, GenericPlanMode, JoinOrderRule, KelpieExec, KelpieOptions, KelpieRule, OPTIONS, SessionOption,
     options_as_markdown,
 };
+pub use kelpie_engine::algebra;
 pub use kelpie_engine::calibration::Point;
-pub use kelpie_engine::{Calibrated, Device, DeviceKind, Engine, Group, LaneProfile, Measured, Phase, Split};
+pub use kelpie_engine::{
+    Calibrated, Device, DeviceChoice, DeviceKind, Engine, Group, LaneProfile, Measured, Phase, QueryOptions,
+    Split,
+};
 pub use running::RunningQuery;
 pub use session::{KelpieSession, QueryResult, QueryTiming, RegisteredData, SessionOptions, Stage};
 pub use whole_writes::WholeFile;

@@ -12,7 +12,10 @@
 //! among a CPU's workers, and on the interpreter, whose resident blocks take turns.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, Builder, Builtin, Pointee, Scalar, Scope};
+use kelpie_kir::{AtomicOp, BinaryOp, Builder, Builtin, Expr, Pointee, Scalar, Scope, ShuffleMode, UnaryOp};
+
+use super::scan::warp_scan;
+use crate::shape::LaunchShape;
 
 /// The bit of a state that has the sum of its tile.
 const OWN: u64 = 1 << 32;
@@ -25,7 +28,7 @@ pub const fn words(tiles: u64, columns: u64) -> u64 {
 }
 
 /// What the threads of a block have for it.
-pub(super) struct Chain {
+pub(crate) struct Chain {
     states: V,
     columns: u32,
     /// Shared: the block's tile, `i64`.
@@ -111,6 +114,84 @@ impl Chain {
         publish(b, own, bit, all);
         b.end();
         b.read(sum)
+    }
+}
+
+/// What a warp has learned of the tiles before.
+struct Window {
+    /// The states that its lanes have read.
+    word: V,
+    /// The lanes, a bit each, that count: those up to the first that knows all before, or all.
+    counted: V,
+    /// Whether one of them knows all before, and whether all of them know something.
+    is_last: V,
+    is_known: V,
+}
+
+impl Chain {
+    /// As [`Chain::look_back`], of the only column, by all lanes of a warp, each of which looks at another tile: so tiles that do not know the sum
+    /// of all before keep nobody waiting for one read after the other. The sum is the same in all lanes. At uniform control flow of the
+    /// warp.
+    pub fn look_back_by_warp(&self, b: &mut Builder, shape: &LaunchShape, (tile, total): (V, V)) -> V {
+        let (nothing, lane, last) = (b.u32(0), b.builtin(Builtin::LaneId), b.u32(shape.lanes - 1));
+        let (sum, at) = (b.var_of("sum", nothing), b.var_of("at", tile));
+        let of_lane = b.convert(lane, Scalar::I64);
+        b.begin_loop();
+        let window = self.window(b, shape, (at, of_lane));
+        b.begin_if(window.is_known);
+        let (one, none) = (b.u32(1), b.u32(0));
+        let own = b.binary(BinaryOp::Shr, window.counted, lane);
+        let own = b.and(own, one);
+        let counts = b.ne(own, none);
+        let value = b.convert(window.word, Scalar::U32);
+        let value = b.select(counts, value, none);
+        let inclusive = warp_scan(b, shape, value);
+        let added = b.value(Expr::Shuffle { mode: ShuffleMode::Index, value: inclusive, lane: last });
+        let old = b.read(sum);
+        let new = b.add(old, added);
+        b.assign(sum, new);
+        let (index, step) = (b.read(at), b.i64(shape.lanes.into()));
+        let next = b.sub(index, step);
+        b.assign(at, next);
+        b.break_if(window.is_last);
+        b.end();
+        b.end();
+        let (before, zero) = (b.read(sum), b.u32(0));
+        let leads = b.eq(lane, zero);
+        b.begin_if(leads);
+        let all = b.add(before, total);
+        let (own, bit) = (self.state(b, tile, None), b.u64(ALL));
+        publish(b, own, bit, all);
+        b.end();
+        before
+    }
+
+    /// What the lanes of a warp see of the tiles before number `at`.
+    fn window(&self, b: &mut Builder, shape: &LaunchShape, (at, lane): (Var, V)) -> Window {
+        let (index, zero, none) = (b.read(at), b.i64(0), b.u64(0));
+        let index = b.sub(index, lane);
+        let exists = b.lt(zero, index);
+        // Before the first tile nothing is, and all of that is known.
+        let bit = b.u64(ALL);
+        let word = b.var_of("word", bit);
+        b.begin_if(exists);
+        let state = self.state_before(b, index, None);
+        let read = b.atomic_load(state, Scope::Device);
+        b.assign(word, read);
+        b.end();
+        let word = b.read(word);
+        let all = b.and(word, bit);
+        let (knows, knows_all) = (b.ne(word, none), b.ne(all, none));
+        let (known, last) = (b.value(Expr::Ballot(knows)), b.value(Expr::Ballot(knows_all)));
+        let (nobody, one, lanes) = (b.u32(0), b.u32(1), b.u32(u32::MAX >> (32 - shape.lanes)));
+        let is_last = b.ne(last, nobody);
+        // The lanes up to the first one: that bit, and those below it.
+        let less = b.sub(last, one);
+        let up_to = b.binary(BinaryOp::Xor, last, less);
+        let counted = b.select(is_last, up_to, lanes);
+        let unknown = b.unary(UnaryOp::Not, known);
+        let missing = b.and(unknown, counted);
+        Window { word, counted, is_last, is_known: b.eq(missing, nobody) }
     }
 }
 

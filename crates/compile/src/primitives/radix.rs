@@ -272,7 +272,7 @@ fn block_scatter(b: &mut Builder, shape: &LaunchShape, p: &Scatter, ranks: V, el
 }
 
 /// How many of some lanes of the warp (a bit a lane) are before this one.
-pub(super) fn rank_among(b: &mut Builder, lanes: V) -> V {
+pub(crate) fn rank_among(b: &mut Builder, lanes: V) -> V {
     let (one, lane) = (b.u32(1), b.builtin(Builtin::LaneId));
     let own = b.binary(BinaryOp::Shl, one, lane);
     let below = b.sub(own, one);

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use kelpie_session::QueryTiming;
 use serde::Serialize;
 
+use super::algebra::{PAGE_TUPLES, RELATION_TUPLES};
 use super::panels;
 use super::plot::{Chart, Line};
 use super::point::{Point, StepLanes};
@@ -88,6 +89,7 @@ impl Findings {
                 Measure::Pipeline => "time of the pipeline, ms",
                 Measure::Total => "time from SQL to rows, ms",
                 Measure::Passes => "passes over memory",
+                Measure::Figure => experiment.measured(),
             },
             points: Vec::new(),
             notes: Vec::new(),
@@ -163,7 +165,8 @@ impl Findings {
             let _ = writeln!(text, "{} at scale {}", data.workload, data.scale);
         }
         let series = self.series();
-        let forms = if self.measure == Measure::Passes { Vec::new() } else { self.forms() };
+        let forms =
+            if matches!(self.measure, Measure::Passes | Measure::Figure) { Vec::new() } else { self.forms() };
         let _ = write!(text, "{:>12}", self.x);
         series.iter().for_each(|name| {
             let _ = write!(text, "  {name:>25}");
@@ -290,7 +293,7 @@ impl Findings {
             .into_iter()
             .map(|name| line(name, false, &|x| self.point(name, x)?.value(self.measure)))
             .collect();
-        if self.measure != Measure::Passes {
+        if !matches!(self.measure, Measure::Passes | Measure::Figure) {
             for form in self.forms() {
                 let (link, memory) = (of_form("link", form), of_form("memory bound", form));
                 lines.push(line(&link, true, &|x| self.floor((x, form), |point| point.link_ms)));
@@ -306,7 +309,10 @@ impl Findings {
                 true => Vec::new(),
                 false => positions.iter().map(|(x, _)| (*x).to_string()).collect(),
             },
-            is_log_x: matches!(self.x, "groups" | "warps a multiprocessor" | TEXT_BYTES),
+            is_log_x: matches!(
+                self.x,
+                "groups" | "warps a multiprocessor" | TEXT_BYTES | RELATION_TUPLES | PAGE_TUPLES
+            ),
             lines,
         }
         .to_svg()

@@ -1,9 +1,11 @@
 //! The experiments of HorseQC (Funke et al., SIGMOD 2018, sections 8.4 to 8.9, appendix G, tables 1 and 3): the same queries
 //! under different execution models, with the floors that memory and link set. Those of Karnagel et al. (`grouping`): one
-//! grouping under different variants. And those of DogQC (`dogqc`): what leaves lanes idle, and what balances them.
+//! grouping under different variants. Those of DogQC (`dogqc`): what leaves lanes idle, and what balances them. And those of Diamos et al.
+//! (`algebra`): sorted relational algebra by itself.
 //!
 //! Kernel times are taken in runs without the meter, bytes in one run with it.
 
+mod algebra;
 mod cases;
 mod dogqc;
 mod findings;
@@ -19,6 +21,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+pub use self::algebra::Figure as Algebra;
 pub use self::dogqc::Figure as Divergence;
 pub use self::findings::{DataReport, DeviceReport, Findings};
 pub use self::grouping::Figure;
@@ -52,6 +55,8 @@ pub enum Experiment {
     Grouping(Figure),
     /// Lanes that idle, and what balances them (DogQC).
     Divergence(Divergence),
+    /// Sorted relational algebra (Diamos et al.).
+    Algebra(Algebra),
 }
 
 /// What is measured of a query.
@@ -65,6 +70,8 @@ pub enum Measure {
     Total,
     /// Bytes accessed in memory to bytes of input and output.
     Passes,
+    /// What else the experiment is about, as it says itself.
+    Figure,
 }
 
 /// Those of HorseQC.
@@ -84,21 +91,23 @@ impl Experiment {
     /// Every experiment.
     pub fn all() -> impl Iterator<Item = Experiment> {
         let papers = Figure::ALL.map(Experiment::Grouping).into_iter();
-        HORSEQC.into_iter().chain(papers).chain(Divergence::ALL.map(Experiment::Divergence))
+        let divergence = Divergence::ALL.map(Experiment::Divergence);
+        HORSEQC.into_iter().chain(papers).chain(divergence).chain(Algebra::ALL.map(Experiment::Algebra))
     }
 
-    /// Those that a name stands for: an experiment, or `groupby` or `dogqc` for all whose names begin so.
+    /// Those that a name stands for: an experiment, or `groupby`, `dogqc` or `algebra` for all whose names begin so.
     pub fn named(name: &str) -> Result<Vec<Experiment>, String> {
         match name {
             "groupby" => return Ok(Figure::ALL.map(Experiment::Grouping).to_vec()),
             "dogqc" => return Ok(Divergence::ALL.map(Experiment::Divergence).to_vec()),
+            "algebra" => return Ok(Algebra::ALL.map(Experiment::Algebra).to_vec()),
             _ => {}
         }
         let found = Experiment::all().find(|experiment| experiment.name() == name);
         found.map(|experiment| vec![experiment]).ok_or_else(|| {
             let known: Vec<_> = Experiment::all().map(Experiment::name).collect();
             format!(
-                "unknown experiment `{name}`: {}, and groupby and dogqc (all that begin so) are known",
+                "unknown experiment `{name}`: {}, and groupby, dogqc and algebra (all that begin so) are known",
                 known.join(", ")
             )
         })
@@ -118,6 +127,7 @@ impl Experiment {
             Experiment::SsbMetrics => "table-3",
             Experiment::Grouping(figure) => figure.name(),
             Experiment::Divergence(figure) => figure.name(),
+            Experiment::Algebra(figure) => figure.name(),
         }
     }
 
@@ -135,6 +145,7 @@ impl Experiment {
             Experiment::SsbMetrics => "Star Schema Benchmark: resolution, work-efficient",
             Experiment::Grouping(figure) => figure.title(),
             Experiment::Divergence(figure) => figure.title(),
+            Experiment::Algebra(figure) => figure.title(),
         }
     }
 
@@ -152,6 +163,7 @@ impl Experiment {
             Experiment::SsbMetrics => "HorseQC, appendix G.2, table 3",
             Experiment::Grouping(figure) => figure.paper(),
             Experiment::Divergence(figure) => figure.paper(),
+            Experiment::Algebra(figure) => figure.paper(),
         }
     }
 
@@ -161,7 +173,16 @@ impl Experiment {
             Experiment::StarJoin | Experiment::EndToEnd => Measure::Total,
             Experiment::Passes => Measure::Passes,
             Experiment::Divergence(figure) => figure.measure(),
+            Experiment::Algebra(_) => Measure::Figure,
             _ => Measure::Kernels,
+        }
+    }
+
+    /// What its plot shows where that is none of the measures.
+    fn measured(self) -> &'static str {
+        match self {
+            Experiment::Algebra(figure) => figure.measured(),
+            _ => "",
         }
     }
 
@@ -172,6 +193,7 @@ impl Experiment {
             Experiment::Groups => "groups",
             Experiment::Grouping(figure) => figure.positions(),
             Experiment::Divergence(figure) => figure.positions(),
+            Experiment::Algebra(figure) => figure.positions(),
             Experiment::StarJoin => "scale factor",
             _ => "query",
         }
@@ -184,6 +206,7 @@ impl Experiment {
             Experiment::Passes => &[Data::Workload(Workload::Ssb), Data::Workload(Workload::Tpch)],
             Experiment::Grouping(_) => &[Data::Grouping],
             Experiment::Divergence(figure) => figure.data(),
+            Experiment::Algebra(_) => &[],
             _ => &[Data::Workload(Workload::Ssb)],
         }
     }
@@ -230,6 +253,7 @@ impl Experiment {
             Experiment::SsbMetrics => micro(&["resolution:work_efficient"]),
             Experiment::Grouping(figure) => figure.models(),
             Experiment::Divergence(figure) => figure.models(),
+            Experiment::Algebra(_) => Vec::new(),
         }
     }
 }
@@ -272,6 +296,9 @@ pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result
     let mut kept: Option<(Data, Lab<'_>)> = None;
     for &experiment in &options.experiments {
         let mut findings = Findings::new(experiment, options.runs);
+        if let Experiment::Algebra(figure) = experiment {
+            measure_algebra(figure, options, &mut findings, listener)?;
+        }
         let scales = match experiment {
             Experiment::StarJoin => options.scales.as_slice(),
             _ => options.scales.get(..1).unwrap_or_default(),
@@ -290,6 +317,32 @@ pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result
         all.push(findings);
     }
     Ok(all)
+}
+
+/// Measures a figure of sorted algebra.
+fn measure_algebra(
+    figure: Algebra,
+    options: &ExperimentOptions,
+    findings: &mut Findings,
+    listener: &dyn Listener,
+) -> Result<()> {
+    let device = options.settings.iter().rev().find(|(name, _)| name == "kelpie.device");
+    let settings = algebra::Settings {
+        device: device.map_or("auto", |(_, value)| value),
+        threads: options.threads,
+        scale: options.scales.first().copied().unwrap_or(1.0),
+        runs: options.runs,
+        only: &options.only,
+        step: &|step| listener.step(step),
+    };
+    let measured = algebra::measure(figure, &settings)?;
+    let (name, memory_gb_per_s, link_gb_per_s) = measured.device;
+    findings.device = Some(DeviceReport { name, memory_gb_per_s, link_gb_per_s });
+    findings.points.extend(measured.shown.into_iter().map(|shown| Point {
+        figure: Some(shown.figure),
+        ..Point::new(&shown.series, &shown.x, shown.position)
+    }));
+    Ok(())
 }
 
 /// Measures the cases of an experiment on one data set.

@@ -87,6 +87,8 @@ pub struct Point {
     pub throughput_gb_per_s: Option<f64>,
     /// Memory accessed in 10⁹ bytes a second of kernel time.
     pub memory_gb_per_s: Option<f64>,
+    /// What the plot shows, where that is none of these.
+    pub figure: Option<f64>,
     /// Why something is missing.
     pub note: Option<String>,
 }
@@ -177,6 +179,7 @@ impl Point {
             Measure::Pipeline => self.pipeline_ms,
             Measure::Total => self.total_ms,
             Measure::Passes => self.passes,
+            Measure::Figure => self.figure,
         }
     }
 }
