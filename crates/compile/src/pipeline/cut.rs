@@ -5,6 +5,7 @@ mod coded_keys;
 mod delivery;
 mod dependence;
 mod distinct;
+mod first_ranks;
 mod group_site;
 mod groups;
 mod join;
@@ -23,6 +24,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::build_side::may_fail;
+use self::first_ranks::RankLimit;
 use self::group_site::{GroupSite, group_operators};
 use self::join_parts::Downstream;
 use self::open::{Open, OpenRows};
@@ -81,6 +83,7 @@ pub(crate) fn pipelines(
         counts: None,
         downstream: Downstream::default(),
         uses: Uses::of_joins(plan),
+        rank_limit: None,
     };
     if cut.count_places()? == CountPlaces::On {
         cut.counts = Some(cut.counts_of_rows());
@@ -136,6 +139,8 @@ struct Cut<'a> {
     downstream: Downstream,
     /// What the rows of the probe side of each join come to, by the plan.
     uses: Vec<Uses>,
+    /// What the filter above keeps of the window that is opened next.
+    rank_limit: Option<RankLimit>,
 }
 
 impl<'a> Cut<'a> {
@@ -383,6 +388,7 @@ impl Cut<'_> {
                 Ok(OpenRows { properties, ..OpenRows::new(vec![open], columns) })
             }
             Plan::Filter { input, predicate } => {
+                self.rank_limit = RankLimit::of(input, predicate).or(self.rank_limit.take());
                 let mut rows = self.open(input)?;
                 rows.properties.is_safe &= !may_fail(predicate, &rows.columns);
                 rows.push(Filter(predicate.clone()));

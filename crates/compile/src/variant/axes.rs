@@ -58,7 +58,7 @@ pub use self::lanes::{
 };
 pub use self::parts::{GroupParts, PartDelivery, PartMemory};
 pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
-pub use self::sorts::{SortPasses, SortPlace, TopBound};
+pub use self::sorts::{SortPasses, SortPlace, TopBound, WindowRows};
 pub use self::states::InitForm;
 
 axis!(
@@ -440,6 +440,7 @@ pub const ALL: &[Axis] = &[
     KeyFilter::AXIS,
     SortPlace::AXIS,
     TopBound::AXIS,
+    WindowRows::AXIS,
     InitForm::AXIS,
     SortPasses::AXIS,
     Predication::AXIS,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::first_ranks::RankLimit;
 use super::properties::RowProperties;
 use super::{Cut, Open, OpenRows};
 use crate::context::Unsupported;
@@ -20,20 +21,20 @@ use crate::types::{DataType, Literal};
 
 impl Cut<'_> {
     pub(super) fn window(&mut self, window: &Window) -> Result<OpenRows, Unsupported> {
+        let limit = self.rank_limit.take();
         if !window.keys.is_empty() {
-            return self.window_rows(window);
+            return self.window_rows(window, limit);
         }
         // Rows whose places are counted before they are written keep their order, and whoever sorts them by nothing leaves them in it.
         let counts = self.counts;
         self.counts = Some(self.counts_of_rows());
-        let rows = self.window_rows(window);
+        let rows = self.window_rows(window, None);
         self.counts = counts;
         rows
     }
 
-    fn window_rows(&mut self, window: &Window) -> Result<OpenRows, Unsupported> {
-        let rows = self.open(&window.input)?;
-        self.begin_groups();
+    fn window_rows(&mut self, window: &Window, limit: Option<RankLimit>) -> Result<OpenRows, Unsupported> {
+        let rows = self.window_input(window, limit)?;
         let mut stored = Stored::of(&rows, window.input.fields().len());
         let keys: Vec<SortKey> = window.keys.iter().map(|key| stored.key(key)).collect();
         let functions: Vec<WindowFunction> =

@@ -25,6 +25,17 @@ axis!(
 );
 
 axis!(
+    /// Which rows a window stores: `pipeline/cut/first_ranks`.
+    WindowRows, "window_rows", Plan, Rule, "which rows of a window are sorted where a filter keeps the first of each partition",
+    {
+        /// All of them.
+        All = "all",
+        /// Those that may be among the first, by bounds that are found before.
+        First = "first",
+    }
+);
+
+axis!(
     /// How a radix sort comes from one digit to the next: `operator/sort/form`.
     SortPasses, "sort_passes", Plan, Rule, "how the device's sort brings rows into the order of a digit",
     {
