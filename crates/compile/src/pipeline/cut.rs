@@ -15,6 +15,7 @@ mod open;
 mod properties;
 mod ranked;
 mod sets;
+mod sorted_groups;
 mod strides;
 mod uses;
 mod values;
@@ -93,15 +94,13 @@ pub(crate) fn pipelines(
         Plan::Sort { input, keys, fetch } => {
             let rows = cut.open(input)?;
             let counted = rows.in_order(keys).filter(|_| fetch.is_none());
-            match counted {
-                Some(counted) => {
+            match (cut.sort_place(keys, rows.bound(), counted.is_some())?, counted) {
+                (SortPlace::Order, Some(counted)) => {
                     is_in_order = true;
                     cut.ordered_output(plan, counted, rows)?
                 }
-                None => match cut.sort_place(keys, rows.bound())? {
-                    SortPlace::Device => cut.sort(plan, (keys, *fetch), rows)?,
-                    SortPlace::Host => cut.output(plan, None, rows)?,
-                },
+                (SortPlace::Device, _) => cut.sort(plan, (keys, *fetch), rows)?,
+                (SortPlace::Host | SortPlace::Order, _) => cut.output(plan, None, rows)?,
             }
         }
         Plan::Limit { input, skip, fetch } => {
@@ -212,14 +211,17 @@ impl Cut<'_> {
     }
 
     /// Who puts the result's rows in order.
-    fn sort_place(&self, keys: &[SortKey], bound: u64) -> Result<SortPlace, Unsupported> {
+    fn sort_place(&self, keys: &[SortKey], bound: u64, are_in_order: bool) -> Result<SortPlace, Unsupported> {
         let most = self.choices.host_sort_rows.unwrap_or(HOST_SORT_ROWS);
         let rule = match keys.is_empty() || bound <= most {
+            _ if are_in_order => (SortPlace::Order, "rows come in this order"),
             true => (SortPlace::Host, "so few rows are sorted before a kernel starts"),
             false => (SortPlace::Device, "many rows"),
         };
         self.chooser.choose("sort", rule, |value| match value {
             SortPlace::Device if keys.is_empty() => Err("there are no keys".into()),
+            SortPlace::Order if !are_in_order => Err("rows do not come in this order".into()),
+            SortPlace::Order => Ok(()),
             SortPlace::Device | SortPlace::Host => Ok(()),
         })
     }
