@@ -27,7 +27,9 @@ pub use kelpie_datafusion::{
     options_as_markdown,
 };
 pub use kelpie_engine::calibration::Point;
-pub use kelpie_engine::{Calibrated, Device, DeviceKind, Engine, Group, LaneProfile, Measured, Phase, Split};
+pub use kelpie_engine::{
+    Arrival, Calibrated, Device, DeviceKind, Engine, Group, LaneProfile, Measured, Phase, SortSample, Split,
+};
 pub use running::RunningQuery;
 pub use session::{KelpieSession, QueryResult, QueryTiming, RegisteredData, SessionOptions, Stage};
 pub use whole_writes::WholeFile;

@@ -13,6 +13,7 @@ mod memory;
 mod panels;
 mod plot;
 mod point;
+mod sorts;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -52,6 +53,8 @@ pub enum Experiment {
     Grouping(Figure),
     /// Lanes that idle, and what balances them (DogQC).
     Divergence(Divergence),
+    /// The device's sort by itself.
+    Sort,
 }
 
 /// What is measured of a query.
@@ -84,7 +87,11 @@ impl Experiment {
     /// Every experiment.
     pub fn all() -> impl Iterator<Item = Experiment> {
         let papers = Figure::ALL.map(Experiment::Grouping).into_iter();
-        HORSEQC.into_iter().chain(papers).chain(Divergence::ALL.map(Experiment::Divergence))
+        HORSEQC
+            .into_iter()
+            .chain(papers)
+            .chain(Divergence::ALL.map(Experiment::Divergence))
+            .chain([Experiment::Sort])
     }
 
     /// Those that a name stands for: an experiment, or `groupby` or `dogqc` for all whose names begin so.
@@ -118,6 +125,7 @@ impl Experiment {
             Experiment::SsbMetrics => "table-3",
             Experiment::Grouping(figure) => figure.name(),
             Experiment::Divergence(figure) => figure.name(),
+            Experiment::Sort => "sort",
         }
     }
 
@@ -135,6 +143,7 @@ impl Experiment {
             Experiment::SsbMetrics => "Star Schema Benchmark: resolution, work-efficient",
             Experiment::Grouping(figure) => figure.title(),
             Experiment::Divergence(figure) => figure.title(),
+            Experiment::Sort => "Sort of keys with row numbers: size, width and order",
         }
     }
 
@@ -152,6 +161,7 @@ impl Experiment {
             Experiment::SsbMetrics => "HorseQC, appendix G.2, table 3",
             Experiment::Grouping(figure) => figure.paper(),
             Experiment::Divergence(figure) => figure.paper(),
+            Experiment::Sort => "none: beside the vendor's library",
         }
     }
 
@@ -173,6 +183,7 @@ impl Experiment {
             Experiment::Grouping(figure) => figure.positions(),
             Experiment::Divergence(figure) => figure.positions(),
             Experiment::StarJoin => "scale factor",
+            Experiment::Sort => "rows",
             _ => "query",
         }
     }
@@ -184,6 +195,7 @@ impl Experiment {
             Experiment::Passes => &[Data::Workload(Workload::Ssb), Data::Workload(Workload::Tpch)],
             Experiment::Grouping(_) => &[Data::Grouping],
             Experiment::Divergence(figure) => figure.data(),
+            Experiment::Sort => &[],
             _ => &[Data::Workload(Workload::Ssb)],
         }
     }
@@ -191,7 +203,7 @@ impl Experiment {
     /// Whether bytes are counted at each point. Those of the papers on grouping and divergence compare times only, at many points
     /// of much data.
     fn counts_bytes(self) -> bool {
-        !matches!(self, Experiment::Grouping(_) | Experiment::Divergence(_))
+        !matches!(self, Experiment::Grouping(_) | Experiment::Divergence(_) | Experiment::Sort)
     }
 
     /// Whether other engines stand beside.
@@ -230,6 +242,7 @@ impl Experiment {
             Experiment::SsbMetrics => micro(&["resolution:work_efficient"]),
             Experiment::Grouping(figure) => figure.models(),
             Experiment::Divergence(figure) => figure.models(),
+            Experiment::Sort => Vec::new(),
         }
     }
 }
@@ -241,7 +254,7 @@ pub struct ExperimentOptions {
     pub experiments: Vec<Experiment>,
     /// The folder of the folders with data (`ssb-sf1`, ...), which are made where they are missing. Tables in memory need none.
     pub data: PathBuf,
-    /// Scale factors; experiments but the fifth take the first. That of groupings is 335 million rows, that of joins of keys 10 million.
+    /// Scale factors; experiments but the fifth take the first. That of groupings is 335 million rows, that of joins of keys 10 million; that of sorts is 100 million keys at most.
     pub scales: Vec<f64>,
     /// Names of queries, or positions (`0.5`); all where empty.
     pub only: Vec<String>,
@@ -272,6 +285,12 @@ pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result
     let mut kept: Option<(Data, Lab<'_>)> = None;
     for &experiment in &options.experiments {
         let mut findings = Findings::new(experiment, options.runs);
+        if experiment == Experiment::Sort {
+            sorts::measure(options, &mut findings, listener)?;
+            findings.finish();
+            all.push(findings);
+            continue;
+        }
         let scales = match experiment {
             Experiment::StarJoin => options.scales.as_slice(),
             _ => options.scales.get(..1).unwrap_or_default(),
