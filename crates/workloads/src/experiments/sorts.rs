@@ -40,7 +40,7 @@ pub(super) fn measure(
     let engine = Engine::new();
     let device = device(&engine, &options.settings)?;
     let scale = options.scales.first().copied().unwrap_or(1.0);
-    findings.notes.push(format!("device: {}", device.name()));
+    listener.step(&device.name());
     for rows in ROWS.map(|rows| ((rows as f64 * scale).round() as u64).max(1)) {
         let position = rows.to_string();
         if !options.only.is_empty() && !options.only.contains(&position) {

@@ -66,10 +66,13 @@ pub(crate) fn contribution(
             return Err(Unsupported::internal("several groups at once"));
         }
     };
-    let nothing = cell.op.nothing(cx);
-    // A row has one of several words.
-    parts.extend(nothing.iter().skip(parts.len()));
+    if let CellOp::Leading(_) = cell.op {
+        // A row has one of several words.
+        let nothing = cell.op.nothing(cx);
+        parts.extend(nothing.iter().skip(parts.len()));
+    }
     let Some(live) = live else { return Ok(parts) };
+    let nothing = cell.op.nothing(cx);
     Ok(parts.iter().zip(nothing).map(|(part, nothing)| cx.builder.select(live, *part, nothing)).collect())
 }
 
