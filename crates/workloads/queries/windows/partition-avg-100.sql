@@ -1,1 +1,1 @@
-select sum(w) from (select v - avg(v) over (partition by g) w from series) q
+select floor(sum(w)) from (select abs(v - avg(v) over (partition by g)) w from series) q
