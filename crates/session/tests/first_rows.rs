@@ -182,7 +182,7 @@ async fn explain_says_how_windows_are_carried_out_and_why() {
             "window of row_number: a sort by 2 keys",
         ),
         (
-            "SELECT k, row_number() OVER (PARTITION BY g ORDER BY i32), rank() OVER (ORDER BY g) FROM t",
+            "SELECT k, g, i32, row_number() OVER (PARTITION BY g ORDER BY i32), rank() OVER (ORDER BY g) FROM t",
             "window of row_number, rank: a shared sort by 2 keys: it is the order of 2 windows",
         ),
         (
