@@ -186,6 +186,10 @@ async fn explain_says_how_windows_are_carried_out_and_why() {
             "window of row_number, rank: a shared sort by 2 keys: it is the order of 2 windows",
         ),
         (
+            "SELECT k, row_number() OVER (PARTITION BY g ORDER BY i32), rank() OVER (ORDER BY g) FROM t",
+            "a shared sort by 2 keys",
+        ),
+        (
             "SELECT k, sum(i32) OVER (PARTITION BY g) FROM t",
             "window over whole partitions, 1 in all: a table of groups",
         ),
