@@ -207,6 +207,18 @@ fn tpch_is_measured_under_every_model() {
 }
 
 #[test]
+fn sorts_are_timed_by_size_width_and_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let (findings, plot) = experiment(folder.path(), "sort", &["--data", "none", "--scale", "0.0001"]);
+    for name in ["32 bits, random", "64 bits, rising", "16 bits, falling", "48 bits, nearly rising"] {
+        let found = series(&findings, name);
+        assert_eq!(found.len(), 5, "{name}: {findings}");
+        assert!(numbers(&found, "kernel_ms").iter().all(|ms| *ms > 0.0), "{name}: {findings}");
+        assert!(plot.contains(&format!(">{name}<")), "{name}");
+    }
+}
+
+#[test]
 fn lanes_are_shown_where_there_are_some() {
     let folder = tempfile::tempdir().unwrap();
     divergence(folder.path(), "dogqc-9,dogqc-12", &["--device", "simt"]);

@@ -221,6 +221,46 @@ pub enum AggregateFunction {
     StddevSample,
     /// Square root of `VarPopulation`.
     StddevPopulation,
+    /// The greatest of so many least arguments (with `distinct`, of so many different ones): whatever is among these is no greater. NULL
+    /// where there are fewer; it may be where it is the last value of its type.
+    LeastBound(Few),
+    /// The least of so many greatest arguments, likewise.
+    GreatestBound(Few),
+}
+
+/// A number of values that a group keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Few {
+    /// 2
+    Two,
+    /// 4
+    Four,
+    /// 8
+    Eight,
+    /// 16
+    Sixteen,
+}
+
+impl Few {
+    /// Every number.
+    pub const ALL: [Few; 4] = [Few::Two, Few::Four, Few::Eight, Few::Sixteen];
+    /// The greatest number.
+    pub const MOST: usize = Few::Sixteen.number();
+
+    /// The number.
+    pub const fn number(self) -> usize {
+        match self {
+            Few::Two => 2,
+            Few::Four => 4,
+            Few::Eight => 8,
+            Few::Sixteen => 16,
+        }
+    }
+
+    /// The least number that is no less than another; `None` where that is greater than all of them.
+    pub fn of(number: u64) -> Option<Few> {
+        Few::ALL.into_iter().find(|few| few.number() as u64 >= number)
+    }
 }
 
 /// A sort key.

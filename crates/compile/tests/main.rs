@@ -29,3 +29,4 @@ mod sketch;
 mod text_joins;
 mod text_search;
 mod value_codes;
+mod window_rows;

@@ -39,10 +39,10 @@ use crate::corrections::nan::plan::with_one_nan;
 use crate::options::{Fallback, KelpieOptions};
 use crate::original::Original;
 use crate::recursion_guard::{protect, with_room};
-use crate::report;
 use crate::rule::merged_properties;
 use crate::source::ScanTable;
 use crate::translate::Translated;
+use crate::{report, window_report};
 use errors::panicked;
 pub use errors::{into_datafusion, panic_text};
 pub use generic::CannotRun;
@@ -274,6 +274,14 @@ impl DisplayAs for KelpieExec {
             write!(f, "\n{indent}| {line}")?;
         }
         let run = self.last_run();
+        let foreseen = match (&run, &self.foreseen) {
+            (None, Some(Foreseen::Genome(genome))) => Some(&genome.0),
+            _ => None,
+        };
+        let made = run.iter().flat_map(|run| run.metrics.choices());
+        for line in window_report::lines(&self.translated.plan, made.chain(foreseen.into_iter().flatten())) {
+            write!(f, "\n{indent}| {line}")?;
+        }
         if let (Some(foreseen), None) = (&self.foreseen, &run) {
             write!(f, "\n{indent}* {}", report::foreseen_line(foreseen))?;
             if let (Foreseen::Genome(genome), DisplayFormatType::Verbose) = (foreseen, format) {

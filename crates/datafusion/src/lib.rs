@@ -37,6 +37,7 @@ mod types;
 mod whole_files;
 mod whole_rows;
 mod window_filters;
+mod window_report;
 mod zones;
 
 pub use any_year::AnyYear;

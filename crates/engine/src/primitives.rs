@@ -334,6 +334,7 @@ mod init;
 mod merge;
 mod ranks;
 mod ties;
+pub(crate) use self::digits::Varying;
 pub(crate) use self::encode::{Array, Written};
 pub(crate) use self::few_rows::Counted;
 pub(crate) use self::ranks::Rows;

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use crate::common::*;
 use arrow::compute::cast;
 use arrow::datatypes::TimeUnit;
+use kelpie_compile::plan::Few;
 use kelpie_compile::types;
 use kelpie_compile::types::Range;
 
@@ -223,6 +224,11 @@ fn functions_of(column: &Tested) -> Vec<(AggregateFunction, DataType)> {
         }
         _ => {}
     }
+    // The last value of a type is taken for none.
+    if matches!(own, DataType::Int32 | DataType::Date32 | DataType::Float32 | DataType::Float64) {
+        let few = [LeastBound(Few::Two), GreatestBound(Few::Four), LeastBound(Few::Sixteen)];
+        all.extend(few.map(|function| (function, own.clone())));
+    }
     all
 }
 
@@ -272,6 +278,14 @@ fn evaluate(function: AggregateFunction, result: &DataType, values: &[Value], gr
         VarPopulation => variance(false),
         StddevSample => root(variance(true)),
         StddevPopulation => root(variance(false)),
+        LeastBound(few) | GreatestBound(few) => {
+            let mut ordered = values.clone();
+            ordered.sort_by(|a, b| a.order(b));
+            if matches!(function, GreatestBound(_)) {
+                ordered.reverse();
+            }
+            ordered.get(few.number() - 1).map_or(Value::Null, |value| (*value).clone())
+        }
     }
 }
 

@@ -209,7 +209,7 @@ fn packed_cells_are_the_cells() {
         &[("group_table", "hash"), ("batch_rows", "64")],
         &[("group_table", "hash"), ("group_parts", "16")],
         &[("group_table", "direct"), ("accumulator_memory", "global"), ("group_parts", "16")],
-        &[("group_order", "sorted")],
+        &[("group_order", "sorted"), ("sorted_groups", "table")],
         &[("group_order", "strided"), ("stride_rows", "1024")],
     ];
     let mut cases = Vec::new();

@@ -602,12 +602,7 @@ fn pipelines_say_who_reduces() {
             self::Resolution::Simd,
             "sorted rows → aggregate (hash, keys of words, segments)",
         ),
-        (
-            Some(0),
-            OperatorAtATime,
-            self::Resolution::Simd,
-            "sorted rows → aggregate (direct, 100 slots, segments)",
-        ),
+        (Some(0), OperatorAtATime, self::Resolution::Simd, "runs of sorted rows → result"),
         (None, MultiPass, self::Resolution::Simd, "reduce sums of blocks"),
         (None, MicroModel::Resolution, self::Resolution::WorkEfficient, "registers, tree in blocks"),
     ];

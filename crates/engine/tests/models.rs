@@ -122,8 +122,8 @@ fn pipelines_show_what_they_materialise() {
     let sinks = |name: &str| name.matches('→').count();
     let (fused, multi, single) =
         (names(MicroModel::Pipelined), names(MicroModel::MultiPass), names(MicroModel::OperatorAtATime));
-    assert_eq!(multi.len(), fused.len() + 1, "{multi:?}");
-    assert_eq!(single.len(), fused.len() + 3, "{single:?}");
+    assert_eq!(multi.len(), fused.len() + 2, "{multi:?}");
+    assert_eq!(single.len(), fused.len() + 4, "{single:?}");
     assert!(single.contains(&"scan t → filter → rows".into()), "{single:?}");
     assert!(single.iter().all(|name| sinks(name) <= 2), "{single:?}");
 }

@@ -66,6 +66,8 @@ fn any_runs_give_the_groups_that_there_are() {
             let expected = rows(options(DeviceChoice::Cpu, "arrival"));
             for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
                 assert_eq!(rows(options(device, "sorted")), expected, "{device:?}: {name}");
+                let table = on(device, &[("group_order", "sorted"), ("sorted_groups", "table")]);
+                assert_eq!(rows(table), expected, "{device:?}, in a table: {name}");
             }
         }
     }
@@ -79,8 +81,11 @@ fn sorted_rows_are_shared_out_whatever_their_runs_are() {
     let mut steps = Vec::new();
     for (name, sources) in keys() {
         let output = run(&engine, &plan, &sources, options(DeviceChoice::Simt, "sorted"));
-        let sums = output.metrics.pipelines.iter().find(|pipeline| pipeline.name.starts_with("sorted rows"));
-        steps.push((name, sums.and_then(|pipeline| pipeline.most_warp_steps).expect("counted steps")));
+        let of_runs = |name: &str| name.contains("sorted rows") || name.starts_with("nodes");
+        let own = output.metrics.pipelines.iter().filter(|pipeline| of_runs(&pipeline.name));
+        let own: u64 = own.filter_map(|pipeline| pipeline.most_warp_steps).sum();
+        assert!(own > 0, "{name}: no steps are counted");
+        steps.push((name, own));
     }
     let even = steps[0].1;
     assert!(steps.iter().all(|(_, steps)| *steps < 2 * even), "{steps:?}");

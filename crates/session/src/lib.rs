@@ -29,8 +29,8 @@ pub use kelpie_datafusion::{
 pub use kelpie_engine::algebra;
 pub use kelpie_engine::calibration::Point;
 pub use kelpie_engine::{
-    Calibrated, Device, DeviceChoice, DeviceKind, Engine, Group, LaneProfile, Measured, Phase, QueryOptions,
-    Split,
+    Arrival, Calibrated, Device, DeviceChoice, DeviceKind, Engine, Group, LaneProfile, Measured, Phase,
+    QueryOptions, SortSample, Split,
 };
 pub use running::RunningQuery;
 pub use session::{KelpieSession, QueryResult, QueryTiming, RegisteredData, SessionOptions, Stage};

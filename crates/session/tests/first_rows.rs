@@ -170,3 +170,38 @@ async fn the_window_is_part_of_what_is_compiled() {
         assert!(translated.contains("Ranked"), "{translated}");
     }
 }
+
+#[tokio::test]
+async fn explain_says_how_windows_are_carried_out_and_why() {
+    let (_, kelpie) = sessions(11, &[("kelpie.device", "cpu"), ("kelpie.min_rows", "0")]).unwrap();
+    let best =
+        "SELECT * FROM (SELECT k, rank() OVER (PARTITION BY g ORDER BY i32) AS r FROM t) q WHERE r <= 2";
+    for (sql, expected) in [
+        (
+            "SELECT k, row_number() OVER (PARTITION BY g ORDER BY i32) FROM t",
+            "window of row_number: a sort by 2 keys",
+        ),
+        (
+            "SELECT k, g, i32, row_number() OVER (PARTITION BY g ORDER BY i32), rank() OVER (ORDER BY g) FROM t",
+            "window of row_number, rank: a shared sort by 2 keys: it is the order of 2 windows",
+        ),
+        (
+            "SELECT k, row_number() OVER (PARTITION BY g ORDER BY i32), rank() OVER (ORDER BY g) FROM t",
+            "a shared sort by 2 keys",
+        ),
+        (
+            "SELECT k, sum(i32) OVER (PARTITION BY g) FROM t",
+            "window over whole partitions, 1 in all: a table of groups",
+        ),
+        ("SELECT k, row_number() OVER () FROM t", "window of row_number: no sort"),
+        (best, "all rows are sorted: few rows are sorted at once"),
+        (
+            "SELECT g, i32, rank() OVER (ORDER BY g, i32) FROM t ORDER BY g, i32",
+            "sort: left out: rows come in this order",
+        ),
+    ] {
+        let shown = kelpie.context().sql(&format!("EXPLAIN ANALYZE {sql}")).await.unwrap();
+        let shown = pretty_format_batches(&shown.collect().await.unwrap()).unwrap().to_string();
+        assert!(shown.contains(expected), "{sql}\n{shown}");
+    }
+}

@@ -1,4 +1,4 @@
-//! Workloads of Kelpie: TPC-H and Star Schema Benchmark data and queries, shapes that these lack, reference answers, peers, the
+//! Workloads of Kelpie: TPC-H and Star Schema Benchmark data and queries, shapes and windows that these lack, reference answers, peers, the
 //! benchmark and the experiments.
 
 pub mod bench;
@@ -9,6 +9,7 @@ mod random;
 pub mod shapes;
 pub mod ssb;
 pub mod tpch;
+pub mod windows;
 
 use std::str::FromStr;
 
@@ -24,6 +25,8 @@ pub enum Workload {
     Ssb,
     /// Groupings by keys of all kinds and numbers, and a star join with many dimensions ([`shapes`]).
     Shapes,
+    /// Window functions over one table ([`windows`]).
+    Windows,
 }
 
 impl Workload {
@@ -33,6 +36,7 @@ impl Workload {
             Workload::Tpch => "tpch",
             Workload::Ssb => "ssb",
             Workload::Shapes => "shapes",
+            Workload::Windows => "windows",
         }
     }
 
@@ -42,10 +46,11 @@ impl Workload {
             Workload::Tpch => &tpch::TABLES,
             Workload::Ssb => &ssb::TABLES,
             Workload::Shapes => &shapes::TABLES,
+            Workload::Windows => &windows::TABLES,
         }
     }
 
-    /// Names and texts of its queries: `1` … `22`, `1.1` … `4.3`, or what they group by.
+    /// Names and texts of its queries: `1` … `22`, `1.1` … `4.3`, what they group by, or what they compute.
     pub fn queries(self) -> Vec<(String, &'static str)> {
         match self {
             Workload::Tpch => {
@@ -54,6 +59,9 @@ impl Workload {
             Workload::Ssb => ssb::QUERIES.iter().map(|(name, sql)| ((*name).to_string(), *sql)).collect(),
             Workload::Shapes => {
                 shapes::QUERIES.iter().map(|(name, sql)| ((*name).to_string(), *sql)).collect()
+            }
+            Workload::Windows => {
+                windows::QUERIES.iter().map(|(name, sql)| ((*name).to_string(), *sql)).collect()
             }
         }
     }
@@ -64,6 +72,7 @@ impl Workload {
             Workload::Tpch => tpch::generate(options),
             Workload::Ssb => ssb::generate(options),
             Workload::Shapes => shapes::generate(options),
+            Workload::Windows => windows::generate(options),
         }
     }
 }
@@ -76,7 +85,8 @@ impl FromStr for Workload {
             "tpch" => Ok(Workload::Tpch),
             "ssb" => Ok(Workload::Ssb),
             "shapes" => Ok(Workload::Shapes),
-            _ => Err(format!("unknown workload `{name}`: tpch, ssb and shapes are known")),
+            "windows" => Ok(Workload::Windows),
+            _ => Err(format!("unknown workload `{name}`: tpch, ssb, shapes and windows are known")),
         }
     }
 }

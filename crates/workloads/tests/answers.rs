@@ -68,3 +68,13 @@ async fn shapes_on_cpu_and_gpu() {
     matrix.rounds = 2;
     matrix.check().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_on_every_device() {
+    let first = ("kelpie.variant.window_rows", "first");
+    let all = devices().into_iter().flat_map(|device| {
+        let device = ("kelpie.device", device);
+        [vec![device], vec![device, first]]
+    });
+    Matrix::new("windows", Workload::Windows, 0.001, all.collect()).check().await;
+}

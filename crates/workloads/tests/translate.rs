@@ -7,7 +7,7 @@ use super::common::{data, session};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_queries_translate() {
-    for workload in [Workload::Tpch, Workload::Ssb, Workload::Shapes] {
+    for workload in [Workload::Tpch, Workload::Ssb, Workload::Shapes, Workload::Windows] {
         let data = data(workload, 0.001);
         let session = session(data.path(), &[("kelpie.enabled", "false")]).await;
         for (name, sql) in workload.queries() {

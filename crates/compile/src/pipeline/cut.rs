@@ -5,6 +5,7 @@ mod coded_keys;
 mod delivery;
 mod dependence;
 mod distinct;
+mod first_ranks;
 mod group_site;
 mod groups;
 mod join;
@@ -14,6 +15,7 @@ mod open;
 mod properties;
 mod ranked;
 mod sets;
+mod sorted_groups;
 mod strides;
 mod uses;
 mod values;
@@ -23,6 +25,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::build_side::may_fail;
+use self::first_ranks::RankLimit;
 use self::group_site::{GroupSite, group_operators};
 use self::join_parts::Downstream;
 use self::open::{Open, OpenRows};
@@ -81,6 +84,7 @@ pub(crate) fn pipelines(
         counts: None,
         downstream: Downstream::default(),
         uses: Uses::of_joins(plan),
+        rank_limit: None,
     };
     if cut.count_places()? == CountPlaces::On {
         cut.counts = Some(cut.counts_of_rows());
@@ -90,15 +94,13 @@ pub(crate) fn pipelines(
         Plan::Sort { input, keys, fetch } => {
             let rows = cut.open(input)?;
             let counted = rows.in_order(keys).filter(|_| fetch.is_none());
-            match counted {
-                Some(counted) => {
+            match (cut.sort_place(keys, rows.bound(), counted.is_some())?, counted) {
+                (SortPlace::Order, Some(counted)) => {
                     is_in_order = true;
                     cut.ordered_output(plan, counted, rows)?
                 }
-                None => match cut.sort_place(keys, rows.bound())? {
-                    SortPlace::Device => cut.sort(plan, (keys, *fetch), rows)?,
-                    SortPlace::Host => cut.output(plan, None, rows)?,
-                },
+                (SortPlace::Device, _) => cut.sort(plan, (keys, *fetch), rows)?,
+                (SortPlace::Host | SortPlace::Order, _) => cut.output(plan, None, rows)?,
             }
         }
         Plan::Limit { input, skip, fetch } => {
@@ -136,6 +138,8 @@ struct Cut<'a> {
     downstream: Downstream,
     /// What the rows of the probe side of each join come to, by the plan.
     uses: Vec<Uses>,
+    /// What the filter above keeps of the window that is opened next.
+    rank_limit: Option<RankLimit>,
 }
 
 impl<'a> Cut<'a> {
@@ -207,14 +211,17 @@ impl Cut<'_> {
     }
 
     /// Who puts the result's rows in order.
-    fn sort_place(&self, keys: &[SortKey], bound: u64) -> Result<SortPlace, Unsupported> {
+    fn sort_place(&self, keys: &[SortKey], bound: u64, are_in_order: bool) -> Result<SortPlace, Unsupported> {
         let most = self.choices.host_sort_rows.unwrap_or(HOST_SORT_ROWS);
         let rule = match keys.is_empty() || bound <= most {
+            _ if are_in_order => (SortPlace::Order, "rows come in this order"),
             true => (SortPlace::Host, "so few rows are sorted before a kernel starts"),
             false => (SortPlace::Device, "many rows"),
         };
         self.chooser.choose("sort", rule, |value| match value {
             SortPlace::Device if keys.is_empty() => Err("there are no keys".into()),
+            SortPlace::Order if !are_in_order => Err("rows do not come in this order".into()),
+            SortPlace::Order => Ok(()),
             SortPlace::Device | SortPlace::Host => Ok(()),
         })
     }
@@ -383,6 +390,7 @@ impl Cut<'_> {
                 Ok(OpenRows { properties, ..OpenRows::new(vec![open], columns) })
             }
             Plan::Filter { input, predicate } => {
+                self.rank_limit = RankLimit::of(input, predicate).or(self.rank_limit.take());
                 let mut rows = self.open(input)?;
                 rows.properties.is_safe &= !may_fail(predicate, &rows.columns);
                 rows.push(Filter(predicate.clone()));

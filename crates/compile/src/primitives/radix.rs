@@ -4,12 +4,14 @@
 //! (multi-split, Ashkiani et al. 2016); on a CPU the worker counts places up.
 //!
 //! Keys of several words are sorted word by word, the least significant first: [`GATHER`] brings a word's values into the
-//! order so far. [`VARYING`] tells which bits of a word differ at all, so that digits that do not are left out.
+//! order so far. [`VARYING`] tells which bits of a word differ at all, so that digits that do not are left out, and whether elements
+//! rise, fall or stay the same from one to the next: those that come in order, or in the opposite one, need no digit.
 //!
 //! | kernel | parameters after `rows`, `tile_rows` (`i64`) |
 //! |---|---|
 //! | [`IOTA`] | `order: u32[]` = 0, 1, … |
-//! | [`VARYING`] | `keys: u64[]`, `bits: u64` (or-ed into) |
+//! | [`REVERSE`] | `order: u32[]` = …, 1, 0 |
+//! | [`VARYING`] | `keys: u64[]`, `above: u64[]`, `has_above: u32` (where it is not 0, only neighbours whose `above` is the same are compared), `facts: u64[2]` (or-ed into: the bits that differ, and [`RISES`], [`FALLS`], [`STAYS`]) |
 //! | [`GATHER`] | `words: u64[]`, `order: u32[]`, `keys: u64[]` (written) |
 //! | [`COUNT`] | `keys`, `shift: u32`, `counts: u32[DIGITS * tiles]` (written), `tiles: i64` |
 //! | [`SCATTER`] | `keys`, `order`, `shift`, `offsets` (the scanned counts), `tiles`, `keys_out`, `order_out` |
@@ -28,7 +30,15 @@ pub const DIGIT_BITS: u32 = 8;
 pub const DIGITS: u32 = 1 << DIGIT_BITS;
 /// Numbers elements.
 pub const IOTA: &str = "radix_iota";
-/// Finds the bits that differ.
+/// Numbers elements from the last one on.
+pub const REVERSE: &str = "radix_reverse";
+/// Some element is less than the next one, greater, or the same: bits of what [`VARYING`] tells.
+pub const RISES: u64 = 1;
+/// See [`RISES`].
+pub const FALLS: u64 = 2;
+/// See [`RISES`].
+pub const STAYS: u64 = 4;
+/// Finds the bits that differ, and how elements follow each other.
 pub const VARYING: &str = "radix_varying";
 /// Brings keys into an order.
 pub const GATHER: &str = "radix_gather";
@@ -41,6 +51,7 @@ pub const SCATTER: &str = "radix_scatter";
 pub fn module(shape: &LaunchShape) -> Result<Module, TypeError> {
     let mut b = Builder::new();
     iota(&mut b);
+    reverse(&mut b);
     varying(&mut b);
     gather(&mut b);
     count(&mut b, shape);
@@ -59,24 +70,74 @@ fn iota(b: &mut Builder) {
     b.end_kernel();
 }
 
+fn reverse(b: &mut Builder) {
+    let (rows, tile_rows) = begin(b, REVERSE);
+    let order = array(b, "order", Scalar::U32);
+    let one = b.i64(1);
+    let last = b.sub(rows, one);
+    for_elements(b, rows, tile_rows, |b, element| {
+        let pointer = b.offset(order, element);
+        let number = b.sub(last, element);
+        let number = b.convert(number, Scalar::U32);
+        b.store(pointer, number);
+    });
+    b.end_kernel();
+}
+
 fn varying(b: &mut Builder) {
     let (rows, tile_rows) = begin(b, VARYING);
-    let (keys, bits) = (array(b, "keys", Scalar::U64), array(b, "bits", Scalar::U64));
+    let (keys, above) = (array(b, "keys", Scalar::U64), array(b, "above", Scalar::U64));
+    let has_above = param(b, "has_above", Scalar::U32);
+    let facts = array(b, "facts", Scalar::U64);
     let zero = b.i64(0);
     let some = b.lt(zero, rows);
     b.begin_if(some);
     let first = b.element(keys, zero);
     let none = b.u64(0);
-    let found = b.var_of("found", none);
+    let (found, steps) = (b.var_of("found", none), b.var_of("steps", none));
     for_elements(b, rows, tile_rows, |b, element| {
         let key = b.element(keys, element);
         let differs = b.binary(BinaryOp::Xor, key, first);
         let old = b.read(found);
         let new = b.binary(BinaryOp::Or, old, differs);
         b.assign(found, new);
+        let one = b.i64(1);
+        let next = b.add(element, one);
+        let is_followed = b.lt(next, rows);
+        b.begin_if(is_followed);
+        let yes = b.bool(true);
+        let compares = b.var_of("compares", yes);
+        let zero = b.u32(0);
+        let looks = b.ne(has_above, zero);
+        b.begin_if(looks);
+        let (own, other) = (b.element(above, element), b.element(above, next));
+        let same = b.eq(own, other);
+        b.assign(compares, same);
+        b.end();
+        let compares = b.read(compares);
+        b.begin_if(compares);
+        let other = b.element(keys, next);
+        let (rises, falls) = (b.lt(key, other), b.lt(other, key));
+        let [rising, falling, staying] = [RISES, FALLS, STAYS].map(|step| b.u64(step));
+        let step = b.select(falls, falling, staying);
+        let step = b.select(rises, rising, step);
+        let old = b.read(steps);
+        let new = b.binary(BinaryOp::Or, old, step);
+        b.assign(steps, new);
+        b.end();
+        b.end();
     });
-    let found = b.read(found);
-    b.atomic_discard(AtomicOp::Or, bits, found, Scope::Device);
+    for (place, own) in [found, steps].into_iter().enumerate() {
+        let place = b.i64(place as i64);
+        let (own, fact) = (b.read(own), b.offset(facts, place));
+        // Most threads find nothing that is not known.
+        let known = b.atomic_load(fact, Scope::Device);
+        let both = b.binary(BinaryOp::Or, known, own);
+        let adds = b.ne(both, known);
+        b.begin_if(adds);
+        b.atomic_discard(AtomicOp::Or, fact, own, Scope::Device);
+        b.end();
+    }
     b.end();
     b.end_kernel();
 }

@@ -58,7 +58,7 @@ pub use self::lanes::{
 };
 pub use self::parts::{GroupParts, PartDelivery, PartMemory};
 pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
-pub use self::sorts::{SortPasses, SortPlace, TopBound};
+pub use self::sorts::{SortPasses, SortPlace, SortedGroups, TopBound, WindowRows};
 pub use self::states::InitForm;
 
 axis!(
@@ -441,6 +441,7 @@ pub const ALL: &[Axis] = &[
     KeyFilter::AXIS,
     SortPlace::AXIS,
     TopBound::AXIS,
+    WindowRows::AXIS,
     InitForm::AXIS,
     SortPasses::AXIS,
     Predication::AXIS,
@@ -448,6 +449,7 @@ pub const ALL: &[Axis] = &[
     RowLoop::AXIS,
     TextSearch::AXIS,
     GroupOrder::AXIS,
+    SortedGroups::AXIS,
     StrideRows::AXIS,
     GroupingLevels::AXIS,
     DistinctValues::AXIS,

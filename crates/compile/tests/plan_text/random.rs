@@ -323,7 +323,7 @@ const ARITHMETIC: [ArithmeticOp; 5] = [
 const COMPARES: [CompareOp; 6] =
     [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
 
-pub const AGGREGATES: [AggregateFunction; 12] = [
+pub const AGGREGATES: [AggregateFunction; 20] = [
     AggregateFunction::Count,
     AggregateFunction::Sum,
     AggregateFunction::Min,
@@ -336,6 +336,14 @@ pub const AGGREGATES: [AggregateFunction; 12] = [
     AggregateFunction::VarPopulation,
     AggregateFunction::StddevSample,
     AggregateFunction::StddevPopulation,
+    AggregateFunction::LeastBound(Few::Two),
+    AggregateFunction::LeastBound(Few::Four),
+    AggregateFunction::LeastBound(Few::Eight),
+    AggregateFunction::LeastBound(Few::Sixteen),
+    AggregateFunction::GreatestBound(Few::Two),
+    AggregateFunction::GreatestBound(Few::Four),
+    AggregateFunction::GreatestBound(Few::Eight),
+    AggregateFunction::GreatestBound(Few::Sixteen),
 ];
 
 /// Every function.

@@ -2,7 +2,7 @@
 
 use datafusion::arrow::datatypes::Schema;
 use kelpie_compile::expr::{Expr, ExprKind, substitute};
-use kelpie_compile::plan::Plan;
+use kelpie_compile::plan::{JoinKind, Plan};
 use kelpie_compile::types::Field;
 
 use crate::types;
@@ -67,4 +67,28 @@ pub(super) fn fields_at(schema: &Schema, columns: &[usize]) -> Result<Vec<Field>
             })
         })
         .collect()
+}
+
+/// Whether rows may as well be read twice: they come from a table, and are the same each time.
+fn is_read_again(rows: &Plan) -> bool {
+    match rows {
+        Plan::Scan(_) => true,
+        Plan::Filter { input, .. } | Plan::Project { input, .. } => is_read_again(input),
+        _ => false,
+    }
+}
+
+/// The rows that windows over others may as well read again: these themselves, or those to which aggregates were joined.
+pub(super) fn read_again(rows: &Plan) -> Option<&Plan> {
+    if is_read_again(rows) {
+        return Some(rows);
+    }
+    let Plan::Project { input, exprs, .. } = rows else { return None };
+    let Plan::Join(join) = &**input else { return None };
+    let Plan::Aggregate { input: base, .. } = &join.build else { return None };
+    let groups = join.build.fields().len();
+    let is_joined = join.null_equal && join.kind == JoinKind::Inner && join.residual.is_none();
+    let is_first = |(place, expr): (usize, &Expr)| expr.kind == ExprKind::Column(groups + place);
+    let mut first = exprs.iter().take(base.fields().len()).enumerate();
+    (is_joined && first.all(is_first) && read_again(&join.probe) == Some(base)).then_some(base)
 }

@@ -25,7 +25,7 @@ use datafusion::physical_expr::window::{
     PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, WindowExpr,
 };
 use datafusion::physical_plan::windows::WindowUDFExpr;
-use kelpie_compile::expr::{Expr, ExprKind, columns_read};
+use kelpie_compile::expr::{Expr, ExprKind, columns_read, substitute};
 use kelpie_compile::plan::{
     Aggregate, Frame, FrameBound, FrameUnits, Join, JoinKind, Plan, SortKey, Window, WindowCall,
     WindowFunction,
@@ -36,12 +36,13 @@ use super::aggregate;
 use super::derive::Below;
 use super::first_row::window_of;
 use super::order;
-use super::plans::{fields_at, project_columns};
+use super::plans::{fields_at, project_columns, read_again};
 use super::translator::Translator;
 use crate::node::{Node, name_of};
 use crate::types;
 
 /// A window function over the columns of the input, before an order for all of them is found.
+#[derive(Clone)]
 struct Translated {
     partition: Vec<Expr>,
     order: Vec<SortKey>,
@@ -90,30 +91,6 @@ fn plan(
     Some(functions.into_iter().fold(rows, added))
 }
 
-/// Whether rows may as well be read twice: they come from a table, and are the same each time.
-fn is_read_again(rows: &Plan) -> bool {
-    match rows {
-        Plan::Scan(_) => true,
-        Plan::Filter { input, .. } | Plan::Project { input, .. } => is_read_again(input),
-        _ => false,
-    }
-}
-
-/// The rows that windows over others may as well read again: these themselves, or those to which aggregates were joined.
-fn read_again(rows: &Plan) -> Option<&Plan> {
-    if is_read_again(rows) {
-        return Some(rows);
-    }
-    let Plan::Project { input, exprs, .. } = rows else { return None };
-    let Plan::Join(join) = &**input else { return None };
-    let Plan::Aggregate { input: base, .. } = &join.build else { return None };
-    let groups = join.build.fields().len();
-    let is_joined = join.null_equal && join.kind == JoinKind::Inner && join.residual.is_none();
-    let is_first = |(place, expr): (usize, &Expr)| expr.kind == ExprKind::Column(groups + place);
-    let mut first = exprs.iter().take(base.fields().len()).enumerate();
-    (is_joined && first.all(is_first) && read_again(&join.probe) == Some(base)).then_some(base)
-}
-
 /// Aggregates of whole partitions need no order: they are those of groups, which rows find by their keys. Those of one partition
 /// after the other. `plan` has the columns of `rows` first.
 fn by_groups(rows: &Plan, mut plan: Plan, mut functions: Vec<Translated>) -> Option<Plan> {
@@ -145,20 +122,36 @@ fn by_groups(rows: &Plan, mut plan: Plan, mut functions: Vec<Translated>) -> Opt
 
 /// A window with one more function: the one on top, where its order is that of the function too.
 fn added(rows: Plan, function: Translated) -> Plan {
-    if let Plan::Window(window) = &rows {
-        let width = window.input.fields().len();
-        if function.reads_below(width)
-            && let Some((keys, lengths)) = common_order(&window.keys, &function)
-        {
-            let mut window = window.clone();
-            window.keys = keys;
-            window.functions.push(function.over(lengths));
-            return Plan::Window(window);
-        }
+    if let Plan::Window(window) = &rows
+        && let Some(window) = shared(window, &function)
+    {
+        return window;
+    }
+    // Of what a window gives, only some columns may be left.
+    if let Plan::Project { input, exprs, names } = &rows
+        && let Plan::Window(window) = &**input
+        && let Some(below) = function.below(exprs)
+        && let Some(shared) = shared(window, &below)
+    {
+        let (mut exprs, mut names) = (exprs.clone(), names.clone());
+        let Field { name, data_type, nullable } = below.field;
+        exprs.push(Expr::column(input.fields().len(), data_type, nullable));
+        names.push(name);
+        return Plan::Project { input: Box::new(shared), exprs, names };
     }
     // There is an order for one function.
     let (keys, lengths) = common_order(&[], &function).unwrap_or_default();
     Plan::Window(Box::new(Window { input: rows, keys, functions: vec![function.over(lengths)] }))
+}
+
+/// A window with a function more, where its order is that of the function too, which reads what the window reads.
+fn shared(window: &Window, function: &Translated) -> Option<Plan> {
+    let is_below = function.reads_below(window.input.fields().len());
+    let (keys, lengths) = common_order(&window.keys, function).filter(|_| is_below)?;
+    let mut window = window.clone();
+    window.keys = keys;
+    window.functions.push(function.clone().over(lengths));
+    Some(Plan::Window(Box::new(window)))
 }
 
 /// The keys of a sort by which rows are in the order of some keys and in that of a function too; and how many first ones are the
@@ -200,6 +193,27 @@ impl Translated {
     fn measures(&self) -> bool {
         let Frame { units, start, end } = &self.frame;
         *units == FrameUnits::Range && [start, end].into_iter().any(|bound| bound.distance().is_some())
+    }
+
+    /// The same over the columns of which a projection passes some on, and does nothing else.
+    fn below(&self, columns: &[Expr]) -> Option<Translated> {
+        let are_passed = columns.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_)));
+        let over = |expr: &Expr| {
+            substitute(expr, &|expr| match expr.kind {
+                ExprKind::Column(column) => columns.get(column).cloned(),
+                _ => None,
+            })
+        };
+        let mut below = self.clone();
+        below.partition.iter_mut().for_each(|key| *key = over(key));
+        below.order.iter_mut().for_each(|key| key.expr = over(&key.expr));
+        match &mut below.call {
+            WindowCall::Shifted { argument, .. }
+            | WindowCall::At { argument, .. }
+            | WindowCall::Aggregate { argument: Some(argument), .. } => *argument = over(argument),
+            _ => {}
+        }
+        are_passed.then_some(below)
     }
 
     /// Whether it reads no more than so many first columns.

@@ -24,6 +24,42 @@ fn shifts_of(bits: u64) -> Vec<u32> {
     shifts
 }
 
+/// How keys differ from each other.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Varying {
+    /// The bits in which some differ.
+    pub(crate) bits: u64,
+    /// The first key.
+    pub(crate) first: u64,
+    /// How they follow each other: [`radix::RISES`] and the like.
+    steps: u64,
+}
+
+/// The order in which rows come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// That of their words.
+    Rising,
+    /// The opposite one, in which no two have the same words.
+    Falling,
+}
+
+/// The order in which rows come, if they need no sort. `words`: what is known of each, the most significant first.
+fn arrival(words: &[Varying]) -> Option<Arrival> {
+    if words.first().is_some_and(|first| first.steps == radix::FALLS) {
+        return Some(Arrival::Falling);
+    }
+    for word in words {
+        if word.steps & radix::FALLS != 0 {
+            return None;
+        }
+        if word.steps & radix::STAYS == 0 {
+            return Some(Arrival::Rising);
+        }
+    }
+    Some(Arrival::Rising)
+}
+
 /// The buffers of a sort.
 #[derive(Debug)]
 struct Pass {
@@ -56,14 +92,18 @@ impl Pass {
 impl Primitives<'_> {
     /// As [`Self::sort`], digit by digit.
     pub(super) fn radix_sort(&mut self, words: &[Buffer], rows: u64) -> Result<Sorted, EngineError> {
-        let mut shifts = Vec::new();
-        for word in words {
-            let (bits, _) = self.varying(word, rows)?;
-            shifts.push(shifts_of(bits));
+        let mut known: Vec<Varying> = Vec::new();
+        for (place, word) in words.iter().enumerate() {
+            let above = place.checked_sub(1).and_then(|place| words.get(place));
+            known.push(self.varying(word, above, rows)?);
         }
+        let shifts = known.iter().map(|word| shifts_of(word.bits));
         let mut pass = self.begin_sort(rows)?;
+        if let (Some(arrival), Some(word)) = (arrival(&known), words.first()) {
+            return self.sorted_already(word, arrival, pass);
+        }
         let mut first = None;
-        for (word, shifts) in words.iter().zip(shifts).rev() {
+        for (word, shifts) in words.iter().zip(shifts.collect::<Vec<_>>()).rev() {
             first = (!shifts.is_empty()).then(|| self.sort_by(word, &shifts, &mut pass)).transpose()?;
         }
         if pass.is_identity {
@@ -72,20 +112,40 @@ impl Primitives<'_> {
         Ok(Sorted { order: pass.order, first })
     }
 
-    /// The bits in which the keys differ, and the first key.
-    pub(crate) fn varying(&mut self, keys: &Buffer, rows: u64) -> Result<(u64, u64), EngineError> {
+    /// How keys differ. `above`: the words before, where the keys are such of rows: keys follow each other only where these are the same.
+    pub(crate) fn varying(
+        &mut self,
+        keys: &Buffer,
+        above: Option<&Buffer>,
+        rows: u64,
+    ) -> Result<Varying, EngineError> {
         if rows == 0 {
-            return Ok((0, 0));
+            return Ok(Varying::default());
         }
-        let bits = self.allocate(8)?;
-        self.stream.fill(&bits, 0, 8, 0)?;
-        self.over(radix::VARYING, self.tiles(rows), &[whole(keys), whole(&bits)])?;
-        let (mut word, mut first) = ([0; 8], [0; 8]);
+        let facts = self.allocate(16)?;
+        self.stream.fill(&facts, 0, 16, 0)?;
+        let has_above = integer(Scalar::U32, above.is_some().into());
+        let own = [whole(keys), whole(above.unwrap_or(keys)), has_above, whole(&facts)];
+        self.over(radix::VARYING, self.tiles(rows), &own)?;
+        let (mut bits, mut steps, mut first) = ([0; 8], [0; 8], [0; 8]);
         self.stream.download_many(&mut [
-            Download { buffer: &bits, offset: 0, data: &mut word },
+            Download { buffer: &facts, offset: 0, data: &mut bits },
+            Download { buffer: &facts, offset: 8, data: &mut steps },
             Download { buffer: keys, offset: 0, data: &mut first },
         ])?;
-        Ok((u64::from_le_bytes(word), u64::from_le_bytes(first)))
+        let [bits, steps, first] = [bits, steps, first].map(u64::from_le_bytes);
+        Ok(Varying { bits, first, steps })
+    }
+
+    /// Rows that come in order, or in the opposite one.
+    fn sorted_already(&mut self, word: &Buffer, arrival: Arrival, pass: Pass) -> Result<Sorted, EngineError> {
+        let kernel = match arrival {
+            Arrival::Rising => radix::IOTA,
+            Arrival::Falling => radix::REVERSE,
+        };
+        self.over(kernel, pass.tiles, &[whole(&pass.order)])?;
+        let first = self.gather(word, &pass)?;
+        Ok(Sorted { order: pass.order, first: Some(first) })
     }
 
     /// Makes room for a sort.
@@ -221,6 +281,30 @@ impl Primitives<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_come_in_order_are_known() {
+        use radix::{FALLS, RISES, STAYS};
+        let of = |steps: &[u64]| {
+            let words: Vec<Varying> =
+                steps.iter().map(|steps| Varying { steps: *steps, ..Varying::default() }).collect();
+            arrival(&words)
+        };
+        for (steps, expected) in [
+            (&[RISES][..], Some(Arrival::Rising)),
+            (&[RISES | STAYS], Some(Arrival::Rising)),
+            (&[STAYS], Some(Arrival::Rising)),
+            (&[RISES | FALLS], None),
+            (&[FALLS], Some(Arrival::Falling)),
+            (&[FALLS | STAYS], None),
+            (&[RISES, FALLS], Some(Arrival::Rising)),
+            (&[RISES | STAYS, FALLS], None),
+            (&[RISES | STAYS, RISES | STAYS, RISES], Some(Arrival::Rising)),
+            (&[FALLS, RISES], Some(Arrival::Falling)),
+        ] {
+            assert_eq!(of(steps), expected, "{steps:?}");
+        }
+    }
 
     #[test]
     fn digits_begin_with_bits_that_differ() {

@@ -17,7 +17,7 @@ use kelpie_compile::primitives::select::{ENDS, WORD_BYTES};
 use kelpie_device::Buffer;
 
 use crate::error::EngineError;
-use crate::primitives::{Primitives, Rows};
+use crate::primitives::{Primitives, Rows, Varying};
 
 /// Words that are looked at one after the other, at most: what is not decided then is sorted.
 const MOST_STEPS: u32 = 64;
@@ -127,7 +127,7 @@ impl Selector<'_, '_> {
             return self.sorted_part(rows, level, wanted).map(Some);
         }
         let keyed = Keyed { rows, keys: self.keys(rows, level)?, level };
-        let (left, first) = self.primitives.varying(&keyed.keys, rows.count)?;
+        let Varying { bits: left, first, .. } = self.primitives.varying(&keyed.keys, None, rows.count)?;
         let range = KeyRange { low: first & !left, high: first | left, left, count: rows.count };
         self.within(&keyed, range, wanted)
     }

@@ -17,7 +17,8 @@ impl QueryGenerator {
         let names: Vec<String> = (0..windows).map(|place| format!("w{place}")).collect();
         let columns = ["i32", "g", "k", "d5"];
         let inner = format!("SELECT {}, {} FROM {table}{filter}", columns.join(", "), calls.join(", "));
-        match self.below(8) {
+        match self.below(10) {
+            8 | 9 => self.first_of_each(),
             0 => {
                 let sql =
                     format!("SELECT g, count(*), max({0}), min({0}) FROM ({inner}) q GROUP BY g", names[0]);
@@ -40,6 +41,41 @@ impl QueryGenerator {
             }
             _ => Generated { sql: inner, ordered: false },
         }
+    }
+
+    /// The first rows of each partition.
+    fn first_of_each(&mut self) -> Generated {
+        let (table, filter) = (self.table(), self.filter());
+        let (rank, total) = match self.below(3) {
+            0 => ("row_number()", true),
+            1 => ("rank()", false),
+            _ => ("dense_rank()", false),
+        };
+        let partition = self.partition();
+        let order = self.window_order(total);
+        let more = match (self.below(4), total) {
+            (0, true) => format!(", sum(i32) OVER ({partition}{order} ROWS UNBOUNDED PRECEDING) AS w1"),
+            (1, true) => format!(", lag(s) OVER ({partition}{order}) AS w1"),
+            (0, false) => format!(", count(*) OVER ({partition}{order}) AS w1"),
+            (1, false) => format!(", count(*) OVER ({partition}) AS w1"),
+            _ => String::new(),
+        };
+        let condition = self.one(&[
+            "w0 <= 2",
+            "w0 < 4",
+            "w0 = 1",
+            "w0 BETWEEN 1 AND 3",
+            "w0 <= 10",
+            "1 >= w0",
+            "w0 IN (1, 5)",
+            "w0 <= 2 AND k > 0",
+            "w0 = 2 OR w0 = 1",
+            "w0 <= 100",
+        ]);
+        let inner = format!(
+            "SELECT i32, g, k, d5, {rank} OVER ({partition}{order}) AS w0{more} FROM {table}{filter}"
+        );
+        Generated { sql: format!("SELECT * FROM ({inner}) q WHERE {condition}"), ordered: false }
     }
 
     fn partition(&mut self) -> String {

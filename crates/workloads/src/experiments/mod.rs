@@ -15,6 +15,7 @@ mod memory;
 mod panels;
 mod plot;
 mod point;
+mod sorts;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub enum Experiment {
     Divergence(Divergence),
     /// Sorted relational algebra (Diamos et al.).
     Algebra(Algebra),
+    /// The device's sort by itself.
+    Sort,
 }
 
 /// What is measured of a query.
@@ -92,7 +95,8 @@ impl Experiment {
     pub fn all() -> impl Iterator<Item = Experiment> {
         let papers = Figure::ALL.map(Experiment::Grouping).into_iter();
         let divergence = Divergence::ALL.map(Experiment::Divergence);
-        HORSEQC.into_iter().chain(papers).chain(divergence).chain(Algebra::ALL.map(Experiment::Algebra))
+        let algebra = Algebra::ALL.map(Experiment::Algebra);
+        HORSEQC.into_iter().chain(papers).chain(divergence).chain(algebra).chain([Experiment::Sort])
     }
 
     /// Those that a name stands for: an experiment, or `groupby`, `dogqc` or `algebra` for all whose names begin so.
@@ -128,6 +132,7 @@ impl Experiment {
             Experiment::Grouping(figure) => figure.name(),
             Experiment::Divergence(figure) => figure.name(),
             Experiment::Algebra(figure) => figure.name(),
+            Experiment::Sort => "sort",
         }
     }
 
@@ -146,6 +151,7 @@ impl Experiment {
             Experiment::Grouping(figure) => figure.title(),
             Experiment::Divergence(figure) => figure.title(),
             Experiment::Algebra(figure) => figure.title(),
+            Experiment::Sort => "Sort of keys with row numbers: size, width and order",
         }
     }
 
@@ -164,6 +170,7 @@ impl Experiment {
             Experiment::Grouping(figure) => figure.paper(),
             Experiment::Divergence(figure) => figure.paper(),
             Experiment::Algebra(figure) => figure.paper(),
+            Experiment::Sort => "none: beside the vendor's library",
         }
     }
 
@@ -195,6 +202,7 @@ impl Experiment {
             Experiment::Divergence(figure) => figure.positions(),
             Experiment::Algebra(figure) => figure.positions(),
             Experiment::StarJoin => "scale factor",
+            Experiment::Sort => "rows",
             _ => "query",
         }
     }
@@ -207,6 +215,7 @@ impl Experiment {
             Experiment::Grouping(_) => &[Data::Grouping],
             Experiment::Divergence(figure) => figure.data(),
             Experiment::Algebra(_) => &[],
+            Experiment::Sort => &[],
             _ => &[Data::Workload(Workload::Ssb)],
         }
     }
@@ -214,7 +223,7 @@ impl Experiment {
     /// Whether bytes are counted at each point. Those of the papers on grouping and divergence compare times only, at many points
     /// of much data.
     fn counts_bytes(self) -> bool {
-        !matches!(self, Experiment::Grouping(_) | Experiment::Divergence(_))
+        !matches!(self, Experiment::Grouping(_) | Experiment::Divergence(_) | Experiment::Sort)
     }
 
     /// Whether other engines stand beside.
@@ -254,6 +263,7 @@ impl Experiment {
             Experiment::Grouping(figure) => figure.models(),
             Experiment::Divergence(figure) => figure.models(),
             Experiment::Algebra(_) => Vec::new(),
+            Experiment::Sort => Vec::new(),
         }
     }
 }
@@ -265,7 +275,7 @@ pub struct ExperimentOptions {
     pub experiments: Vec<Experiment>,
     /// The folder of the folders with data (`ssb-sf1`, ...), which are made where they are missing. Tables in memory need none.
     pub data: PathBuf,
-    /// Scale factors; experiments but the fifth take the first. That of groupings is 335 million rows, that of joins of keys 10 million.
+    /// Scale factors; experiments but the fifth take the first. That of groupings is 335 million rows, that of joins of keys 10 million; that of sorts is 100 million keys at most.
     pub scales: Vec<f64>,
     /// Names of queries, or positions (`0.5`); all where empty.
     pub only: Vec<String>,
@@ -296,8 +306,10 @@ pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result
     let mut kept: Option<(Data, Lab<'_>)> = None;
     for &experiment in &options.experiments {
         let mut findings = Findings::new(experiment, options.runs);
-        if let Experiment::Algebra(figure) = experiment {
-            measure_algebra(figure, options, &mut findings, listener)?;
+        match experiment {
+            Experiment::Algebra(figure) => measure_algebra(figure, options, &mut findings, listener)?,
+            Experiment::Sort => sorts::measure(options, &mut findings, listener)?,
+            _ => {}
         }
         let scales = match experiment {
             Experiment::StarJoin => options.scales.as_slice(),

@@ -100,10 +100,16 @@ impl Point {
 
     /// The times of runs without the meter.
     pub(super) fn set_runs(&mut self, runs: &[QueryTiming]) {
-        self.kernel_runs_ms = runs.iter().map(|run| run.kernel_ns as f64 / 1e6).collect();
-        self.kernel_ms = median(&self.kernel_runs_ms);
+        let kernels: Vec<f64> = runs.iter().map(|run| run.kernel_ns as f64 / 1e6).collect();
+        self.set_kernels(&kernels);
         let totals: Vec<f64> = runs.iter().map(|run| run.total_ns as f64 / 1e6).collect();
         self.set_totals(&totals);
+    }
+
+    /// The time of kernels of every run.
+    pub(super) fn set_kernels(&mut self, kernels_ms: &[f64]) {
+        self.kernel_runs_ms = kernels_ms.to_vec();
+        self.kernel_ms = median(kernels_ms);
     }
 
     pub(super) fn set_totals(&mut self, totals_ms: &[f64]) {

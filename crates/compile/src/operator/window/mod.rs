@@ -11,10 +11,13 @@
 //!    section 4.4). So a frame of any size costs the logarithm of its size, and nothing is ever taken out of an aggregate again.
 //! 4. The rows are delivered in order, each with its values: bounds of its frame follow from its runs, or for distances of keys from a
 //!    binary search (`frames`); what is asked for of another row is a look at that row (`source`).
+//!
+//! Groups of sorted rows are runs too: one row comes out for each, with what the tree has of its rows (`run_rows`).
 
 mod frames;
 mod plan;
 mod range_key;
+mod run_rows;
 mod runs;
 mod source;
 mod tree;
@@ -28,6 +31,7 @@ use kelpie_kir::{BinaryOp, Scalar, Type};
 use self::frames::RowFrame;
 pub(crate) use self::plan::StoredWindow;
 use self::range_key::RangeKey;
+pub(crate) use self::run_rows::RunRows;
 use self::runs::KeyRuns;
 pub(crate) use self::runs::{RunEnds, RunPlaces};
 pub(crate) use self::source::WindowRows;

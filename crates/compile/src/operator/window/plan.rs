@@ -26,6 +26,8 @@ pub(crate) struct StoredWindow<'a> {
     /// Its keys, which are columns, and functions of columns.
     pub keys: &'a [SortKey],
     pub functions: &'a [WindowFunction],
+    /// The rows of a partition by all keys are a group, of which one row comes out.
+    pub are_groups: bool,
 }
 
 impl WindowOperator {
@@ -56,7 +58,7 @@ impl WindowOperator {
         let infos = sort.infos();
         let cells = |aggregates: &Vec<Aggregate>| match aggregates.as_slice() {
             [] => Ok(None),
-            aggregates => Cells::plan(aggregates, &infos, *bound, false).map(Some),
+            aggregates => Cells::plan(aggregates, &infos, *bound, stored.are_groups).map(Some),
         };
         let cells = aggregates.iter().map(cells).collect::<Result<Vec<_>, _>>()?;
         if cells.iter().flatten().any(FrameTree::needs_nodes) {
@@ -64,7 +66,8 @@ impl WindowOperator {
             window.levels = levels.map(|level| level_class(level, sort, states)).collect();
         }
         for (frame, cells) in window.frames.iter_mut().zip(cells) {
-            let is_whole = frame.frame.is_partition();
+            // Of a group there is one look at what it comes to.
+            let is_whole = frame.frame.is_partition() && !stored.are_groups;
             let plan = |cells| FrameTree::plan((cells, is_whole), sort, &window.levels, states);
             frame.tree = cells.map(plan);
         }
@@ -201,7 +204,10 @@ impl WindowOperator {
 impl StoredWindow<'_> {
     /// The runs by all numbers of first keys that functions tell rows apart by.
     fn runs(&self, states: &mut States) -> Vec<KeyRuns> {
-        let partitions = self.functions.iter().map(|function| function.partition).max().unwrap_or(0);
+        let partitions = match self.are_groups {
+            true => self.keys.len(),
+            false => self.functions.iter().map(|function| function.partition).max().unwrap_or(0),
+        };
         let key = |(place, key): (usize, &SortKey)| RunKey {
             column: key.expr.clone(),
             is_partition: place < partitions,
@@ -209,10 +215,12 @@ impl StoredWindow<'_> {
         let keys: Vec<RunKey> = self.keys.iter().enumerate().map(key).collect();
         let mut lengths: Vec<usize> =
             self.functions.iter().flat_map(|function| function.runs()).filter(|keys| *keys > 0).collect();
+        lengths.extend(self.are_groups.then_some(self.keys.len()));
         lengths.sort_unstable();
         lengths.dedup();
         let first = |length: &usize| keys.get(..*length);
-        lengths.iter().filter_map(first).map(|keys| KeyRuns::plan(keys, &self.sort, states)).collect()
+        let plan = |keys| KeyRuns::plan(keys, self.are_groups, &self.sort, states);
+        lengths.iter().filter_map(first).map(plan).collect()
     }
 }
 

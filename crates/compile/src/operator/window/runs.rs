@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Scalar};
+use kelpie_kir::{BinaryOp, Scalar, Type};
 
 use super::valid_rows::ValidRows;
 use super::{WindowOperator, number_at, store_number};
-use crate::context::{Context, Repr, Unsupported};
+use crate::context::{Argument, Context, Repr, Unsupported};
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
 use crate::lower::lower;
 use crate::operator::Flow;
@@ -33,6 +33,8 @@ pub(super) struct KeyRuns {
     /// States of one `u32` a run: its first row, and the row behind its last.
     starts: usize,
     ends: usize,
+    /// State that counts the runs, one `u64`, where they are groups.
+    count: Option<usize>,
 }
 
 /// A key of runs.
@@ -54,14 +56,20 @@ pub(super) struct Run {
 
 impl KeyRuns {
     /// Declares the states of runs by some first keys.
-    pub fn plan(keys: &[RunKey], sort: &SortOperator, states: &mut States) -> KeyRuns {
+    pub fn plan(keys: &[RunKey], are_groups: bool, sort: &SortOperator, states: &mut States) -> KeyRuns {
         KeyRuns {
             keys: keys.len(),
             columns: keys.to_vec(),
             numbers: sort.numbers("run_numbers", states),
             starts: sort.numbers("run_starts", states),
             ends: sort.numbers("run_ends", states),
+            count: are_groups.then(|| states.counter("run_count")),
         }
+    }
+
+    /// The state that counts the runs, where they are groups.
+    pub fn count(&self) -> Option<usize> {
+        self.count
     }
 
     /// The number of a row's run, which is no greater than the row's.
@@ -229,7 +237,8 @@ impl Sink for RunPlaces {
         let numbers = self.0.runs.iter().map(|runs| runs.numbers);
         let counts = self.0.valid_rows.iter().map(|rows| rows.counts);
         let sums = HostAction::each(When::BeforeGroup, numbers.chain(counts).collect(), Task::PrefixSum);
-        Needs { around: sums, ..Needs::default() }
+        let zeroed = self.0.runs.iter().filter_map(KeyRuns::count).collect();
+        Needs { zeroed, around: sums, ..Needs::default() }
     }
 
     fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
@@ -274,6 +283,14 @@ impl Emitter for PlaceEmitter<'_> {
             cx.begin_if(ends);
             store_number(cx, ("run_ends", runs.ends), own, behind);
             cx.end();
+            if let Some(count) = runs.count {
+                cx.begin_if(is_last);
+                let counter = cx.argument("run_count", Type::global(Scalar::U64), Argument::State(count));
+                let all = cx.builder.add(own, one);
+                let all = cx.builder.bitcast(all, Scalar::U64);
+                cx.builder.store(counter, all);
+                cx.end();
+            }
         }
         window.valid_rows.iter().try_for_each(|rows| rows.place(cx, row))
     }

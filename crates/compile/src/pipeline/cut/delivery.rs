@@ -22,32 +22,37 @@ pub(super) enum Wanted {
 }
 
 /// Groups, when their pipelines are cut.
-pub(super) struct Grouped {
-    pub(super) groups: Arc<AggregateOperator>,
-    /// Those that are in no table.
-    pub(super) delivered: Option<DistinctRows>,
+pub(super) enum Grouped {
+    /// In a table, but for those that workers deliver themselves.
+    Table(Arc<AggregateOperator>, Option<DistinctRows>),
+    /// In no table.
+    Rows(OpenRows),
 }
 
 impl From<Arc<AggregateOperator>> for Grouped {
     fn from(groups: Arc<AggregateOperator>) -> Grouped {
-        Grouped { groups, delivered: None }
+        Grouped::Table(groups, None)
     }
 }
 
 impl Grouped {
     /// The table that has all of them ([`Wanted::Table`]).
     pub(super) fn table(self) -> Result<Arc<AggregateOperator>, Unsupported> {
-        match self.delivered {
-            Some(_) => Err(Unsupported::internal("groups that are in no table")),
-            None => Ok(self.groups),
+        match self {
+            Grouped::Table(groups, None) => Ok(groups),
+            _ => Err(Unsupported::internal("groups that are in no table")),
         }
     }
 
     /// The groups as rows.
     pub(super) fn rows(self) -> OpenRows {
-        let bound = self.groups.row_bound();
-        let mut rows = groups_of(self.groups);
-        rows.branches.extend(self.delivered.map(|delivered| Open::new(delivered, bound)));
+        let (groups, delivered) = match self {
+            Grouped::Rows(rows) => return rows,
+            Grouped::Table(groups, delivered) => (groups, delivered),
+        };
+        let bound = groups.row_bound();
+        let mut rows = groups_of(groups);
+        rows.branches.extend(delivered.map(|delivered| Open::new(delivered, bound)));
         rows
     }
 }

@@ -7,7 +7,8 @@ use std::fmt;
 use super::Cut;
 use crate::plan::Plan;
 
-/// An aggregation: `aggregate1`; `aggregate1.set2`, the third level of its grouping sets; `aggregate1.groups`, that of finer groups.
+/// An aggregation: `aggregate1`; `aggregate1.set2`, the third level of its grouping sets; `aggregate1.groups`, that of finer groups;
+/// `aggregate1.bounds`, that of the first rows of a window.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct GroupSite {
     /// The number of the plan's operator.
@@ -16,6 +17,8 @@ pub(super) struct GroupSite {
     set: usize,
     /// Its rows are groups that other aggregations of the same operator make.
     is_of_groups: bool,
+    /// It finds bounds of the rows that a window needs.
+    is_of_bounds: bool,
 }
 
 impl fmt::Display for GroupSite {
@@ -24,7 +27,8 @@ impl fmt::Display for GroupSite {
         if self.set > 0 {
             write!(f, ".set{}", self.set)?;
         }
-        f.write_str(if self.is_of_groups { ".groups" } else { "" })
+        f.write_str(if self.is_of_groups { ".groups" } else { "" })?;
+        f.write_str(if self.is_of_bounds { ".bounds" } else { "" })
     }
 }
 
@@ -37,6 +41,11 @@ impl GroupSite {
     /// The aggregation that makes a level of grouping sets.
     pub fn of_set(self, set: usize) -> GroupSite {
         GroupSite { set, is_of_groups: false, ..self }
+    }
+
+    /// The aggregation that bounds the rows of a window.
+    pub fn of_bounds(self) -> GroupSite {
+        GroupSite { is_of_bounds: true, ..self }
     }
 
     /// The aggregation of the groups that this one makes.

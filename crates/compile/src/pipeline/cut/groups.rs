@@ -24,7 +24,7 @@ use crate::operator::sort::{SortOperator, SortRows, SortedRows};
 use crate::plan::Aggregate;
 use crate::program::{Purpose, States};
 use crate::variant::Site;
-use crate::variant::axes::{GroupOrder, GroupParts};
+use crate::variant::axes::{GroupOrder, GroupParts, SortedGroups};
 
 impl Cut<'_> {
     /// Brings rows to their groups in the order, or in the parts, that are chosen.
@@ -40,11 +40,14 @@ impl Cut<'_> {
             [] => GroupOrder::Arrival,
             _ => self.group_order(keys.len(), (&infos, &own_aggregates), &rows)?,
         };
+        let stored = Stored { exprs: &exprs, infos: &infos, keys: keys.len(), aggregates: &own_aggregates };
         if order == GroupOrder::Strided {
-            let (exprs, infos, aggregates) = (&exprs, &infos, &own_aggregates);
-            return Ok(self.strided(rows, &Stored { exprs, infos, keys: keys.len(), aggregates })?.into());
+            return Ok(self.strided(rows, &stored)?.into());
         }
         if order == GroupOrder::Sorted {
+            if self.sorted_groups(&stored, wanted)? == SortedGroups::Runs {
+                return self.reduced(rows, &stored).map(Grouped::Rows);
+            }
             let size = self.sort_size(&rows);
             let form = self.sort_form(&self.groups.to_string())?;
             let states = self.states.of(Purpose::Store);
@@ -247,7 +250,7 @@ impl Cut<'_> {
         let sink = IntoParts { store, by: Arc::<AggregateOperator>::clone(&groups) };
         self.close(rows.branches, Arc::new(sink));
         self.add_to_groups(stored, (&groups, hashes));
-        Ok(Grouped { groups, delivered: delivered.map(|(_, rows)| rows) })
+        Ok(Grouped::Table(groups, delivered.map(|(_, rows)| rows)))
     }
 
     /// Under multi-pass, an aggregation is a kernel of its own over the keys and arguments of the rows that are left

@@ -156,7 +156,7 @@ impl Cut<'_> {
     }
 
     /// Joins rows. The pipelines before those of the probe side are finished; `before_probe`: the first of the probe side's.
-    fn joined(
+    pub(super) fn joined(
         &mut self,
         at: &JoinSite<'_>,
         mut build: OpenRows,

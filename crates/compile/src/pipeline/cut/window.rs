@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::first_ranks::RankLimit;
 use super::properties::RowProperties;
 use super::{Cut, Open, OpenRows};
 use crate::context::Unsupported;
@@ -15,25 +16,25 @@ use crate::operator::window::{
     PartitionCells, RunEnds, RunPlaces, StoredWindow, TreeLevel, TreeNodes, WindowOperator, WindowRows,
 };
 use crate::plan::{SortKey, Window, WindowCall, WindowFunction};
-use crate::program::Purpose;
+use crate::program::{Purpose, Sorting};
 use crate::types::{DataType, Literal};
 
 impl Cut<'_> {
     pub(super) fn window(&mut self, window: &Window) -> Result<OpenRows, Unsupported> {
+        let limit = self.rank_limit.take();
         if !window.keys.is_empty() {
-            return self.window_rows(window);
+            return self.window_rows(window, limit);
         }
         // Rows whose places are counted before they are written keep their order, and whoever sorts them by nothing leaves them in it.
         let counts = self.counts;
         self.counts = Some(self.counts_of_rows());
-        let rows = self.window_rows(window);
+        let rows = self.window_rows(window, None);
         self.counts = counts;
         rows
     }
 
-    fn window_rows(&mut self, window: &Window) -> Result<OpenRows, Unsupported> {
-        let rows = self.open(&window.input)?;
-        self.begin_groups();
+    fn window_rows(&mut self, window: &Window, limit: Option<RankLimit>) -> Result<OpenRows, Unsupported> {
+        let rows = self.window_input(window, limit)?;
         let mut stored = Stored::of(&rows, window.input.fields().len());
         let keys: Vec<SortKey> = window.keys.iter().map(|key| stored.key(key)).collect();
         let functions: Vec<WindowFunction> =
@@ -47,28 +48,16 @@ impl Cut<'_> {
         let sort = SortOperator::plan_ranked(words, false, &infos, size, states)?;
         let sort = Arc::new(sort.with_form(form));
         let width = stored.width;
-        let stored_window =
-            StoredWindow { sort: Arc::clone(&sort), width, bound, keys: &keys, functions: &functions };
+        let stored_window = StoredWindow {
+            sort: Arc::clone(&sort),
+            width,
+            bound,
+            keys: &keys,
+            functions: &functions,
+            are_groups: false,
+        };
         let operator = Arc::new(WindowOperator::plan(&stored_window, states)?);
-
-        let ordered = || NumberedRows::new(SortedRows(Arc::clone(&sort)), bound);
-        let first = self.sorted(rows, &stored.exprs, &sort, Open::new(ordered(), bound));
-        let mut sorting = first.sorted.clone();
-        if operator.has_passes() {
-            self.close(vec![first], Arc::new(RunEnds(Arc::clone(&operator))));
-            sorting = None;
-        }
-        if operator.has_numbers() {
-            self.close(vec![Open::new(ordered(), bound)], Arc::new(RunPlaces(Arc::clone(&operator))));
-        }
-        for level in 1..=operator.levels() {
-            let window = || Arc::clone(&operator);
-            let nodes = Open::new(TreeLevel { window: window(), level }, bound);
-            self.close(vec![nodes], Arc::new(TreeNodes { window: window(), level }));
-        }
-        if operator.has_partition_cells() {
-            self.close(vec![Open::new(ordered(), bound)], Arc::new(PartitionCells(Arc::clone(&operator))));
-        }
+        let sorting = self.window_passes(rows, &stored.exprs, (&sort, &operator), bound);
         let source = WindowRows(operator);
         let columns = source.columns();
         let open = Open { sorted: sorting, in_order: Some(sort.delivered()), ..Open::new(source, bound) };
@@ -77,6 +66,35 @@ impl Cut<'_> {
         let order = keys.into_iter().take_while(is_told).collect();
         let properties = RowProperties { order, ..RowProperties::default() };
         self.end_operator(OpenRows { properties, ..OpenRows::new(vec![open], columns) })
+    }
+
+    /// Stores rows for a sort, and tells them apart in passes over them; the sort, where that is left to whoever reads the rows first.
+    pub(super) fn window_passes(
+        &mut self,
+        rows: OpenRows,
+        exprs: &[Expr],
+        (sort, operator): (&Arc<SortOperator>, &Arc<WindowOperator>),
+        bound: u64,
+    ) -> Option<Sorting> {
+        let ordered = || NumberedRows::new(SortedRows(Arc::clone(sort)), bound);
+        let first = self.sorted(rows, exprs, sort, Open::new(ordered(), bound));
+        let mut sorting = first.sorted.clone();
+        if operator.has_passes() {
+            self.close(vec![first], Arc::new(RunEnds(Arc::clone(operator))));
+            sorting = None;
+        }
+        if operator.has_numbers() {
+            self.close(vec![Open::new(ordered(), bound)], Arc::new(RunPlaces(Arc::clone(operator))));
+        }
+        for level in 1..=operator.levels() {
+            let window = || Arc::clone(operator);
+            let nodes = Open::new(TreeLevel { window: window(), level }, bound);
+            self.close(vec![nodes], Arc::new(TreeNodes { window: window(), level }));
+        }
+        if operator.has_partition_cells() {
+            self.close(vec![Open::new(ordered(), bound)], Arc::new(PartitionCells(Arc::clone(operator))));
+        }
+        sorting
     }
 }
 

@@ -109,7 +109,9 @@ pub(super) fn aggregated(aggregate: &Aggregate) -> Gives {
     let argument = aggregate.argument.as_ref().map_or(DataType::Int64, |argument| argument.data_type.clone());
     let data_type = match (aggregate.function, &argument) {
         (Count, _) => DataType::Int64,
-        (Min | Max | BitAnd | BitOr | BitXor, argument) => argument.clone(),
+        (Min | Max | BitAnd | BitOr | BitXor | LeastBound(_) | GreatestBound(_), argument) => {
+            argument.clone()
+        }
         (VarSample | VarPopulation | StddevSample | StddevPopulation, _) => DataType::Float64,
         (Sum, DataType::Decimal128 { precision, scale }) => {
             DataType::Decimal128 { precision: precision.saturating_add(10).min(38), scale: *scale }

@@ -1,6 +1,6 @@
 //! The words of the text form, each stated once for the printer and the parser.
 
-use super::super::{AggregateFunction, JoinKind};
+use super::super::{AggregateFunction, Few, JoinKind};
 use crate::expr::{ArithmeticOp, BitOp, CompareOp, DatePart, Function, Granularity, Search, Side};
 use crate::types::{DataType, TimeUnit};
 
@@ -34,6 +34,10 @@ words! {
         BitAnd => "bit_and", BitOr => "bit_or", BitXor => "bit_xor",
         VarSample => "var_samp", VarPopulation => "var_pop",
         StddevSample => "stddev_samp", StddevPopulation => "stddev_pop",
+        LeastBound(Few::Two) => "least_2", LeastBound(Few::Four) => "least_4",
+        LeastBound(Few::Eight) => "least_8", LeastBound(Few::Sixteen) => "least_16",
+        GreatestBound(Few::Two) => "greatest_2", GreatestBound(Few::Four) => "greatest_4",
+        GreatestBound(Few::Eight) => "greatest_8", GreatestBound(Few::Sixteen) => "greatest_16",
     }
     DatePart date_part date_part_of {
         Year => "year", Quarter => "quarter", Month => "month", Week => "week", Day => "day", DayOfWeek => "dow",

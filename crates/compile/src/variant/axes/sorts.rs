@@ -10,6 +10,8 @@ axis!(
         Device = "device",
         /// The host, when it has the result.
         Host = "host",
+        /// Nobody: rows come in this order.
+        Order = "order",
     }
 );
 
@@ -21,6 +23,28 @@ axis!(
         Off = "off",
         /// The smallest words that a CPU's worker has seen.
         Heap = "heap",
+    }
+);
+
+axis!(
+    /// Which rows a window stores: `pipeline/cut/first_ranks`.
+    WindowRows, "window_rows", Plan, Rule, "which rows of a window are sorted where a filter keeps the first of each partition",
+    {
+        /// All of them.
+        All = "all",
+        /// Those that may be among the first, by bounds that are found before.
+        First = "first",
+    }
+);
+
+axis!(
+    /// What sorted rows are reduced in: `pipeline/cut/sorted_groups`.
+    SortedGroups, "sorted_groups", Plan, Paper, "how rows that were sorted by their keys become groups",
+    {
+        /// In a table of groups.
+        Table = "table",
+        /// Runs of equal keys, by segments: no table is filled (C1).
+        Runs = "runs",
     }
 );
 

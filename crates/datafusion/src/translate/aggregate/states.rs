@@ -91,7 +91,9 @@ fn parts(
         BitOr => &[BitOr],
         BitXor => &[BitXor],
         Avg => &[Count, Sum],
-        VarSample | VarPopulation | StddevSample | StddevPopulation => return None,
+        VarSample | VarPopulation | StddevSample | StddevPopulation | LeastBound(_) | GreatestBound(_) => {
+            return None;
+        }
     };
     (parts.len() == columns).then_some(parts)
 }

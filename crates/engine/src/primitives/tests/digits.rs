@@ -80,6 +80,37 @@ fn several_words_of_different_widths_over_several_tiles() {
     }
 }
 
+/// Rows that come in order, in the opposite one, and nearly so.
+#[test]
+fn rows_that_come_in_order() {
+    for device in devices() {
+        let (cache, cancel) = (ColumnCache::default(), CancelToken::default());
+        let stream = Arc::clone(&device).begin_query().unwrap();
+        let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel);
+        let rows = sizes(&primitives).into_iter().max().unwrap_or(0);
+        let column = |map: &dyn Fn(u64) -> u64| (0..rows).map(map).collect::<Vec<u64>>();
+        let (rising, slow) = (column(&|row| row << 20), column(&|row| row / 3));
+        let (falling, slow_fall) = (column(&|row| u64::MAX - row), column(&|row| (rows - row) / 2));
+        let last = column(&|row| if row + 1 == rows { 0 } else { row + 1 });
+        let inner = column(&|row| row % 3);
+        let lists = [
+            ("rising", vec![rising.clone()]),
+            ("rising and staying", vec![slow.clone()]),
+            ("falling", vec![falling.clone()]),
+            ("falling and staying", vec![slow_fall.clone()]),
+            ("but for the last", vec![last.clone()]),
+            ("two words in order", vec![slow.clone(), inner.clone()]),
+            ("two words, the second falls", vec![slow.clone(), falling.clone()]),
+            ("three words", vec![slow, inner, rising.clone()]),
+            ("falling, then anything", vec![falling, rising.clone()]),
+            ("falling and staying, then anything", vec![slow_fall, last, rising]),
+        ];
+        for (name, words) in lists {
+            sorts_with(&mut primitives, rows as usize, name, &words);
+        }
+    }
+}
+
 /// Blocks of less than a warp, of one warp, and of more threads than digits.
 #[test]
 fn sweeps_by_blocks_of_every_size() {

@@ -12,6 +12,7 @@ use super::contribution::contribution;
 use super::deviations::ExactMoments;
 use super::exact::{UpperBits, shift_for, upper_range};
 use super::extremes::OrderKey;
+use super::leading::Leading;
 use super::packing::counts_rows;
 use super::results::{MomentForm, ReadCell, Reading, ResultForm, SumCheck};
 use super::sparse::{is_sparse, update_cell};
@@ -178,6 +179,10 @@ impl Cells {
             let form = ResultForm::Moments { form, grouped };
             return Ok(Reading { field, value, count: value, can_be_empty: true, form, range: None });
         }
+        if let AggregateFunction::LeastBound(_) | AggregateFunction::GreatestBound(_) = aggregate.function {
+            let (value, form, range) = self.plan_bound(&plan)?;
+            return Ok(Reading { field, value, count: value, can_be_empty: true, form, range });
+        }
         let can_be_empty = nullable || !grouped;
         let counts =
             can_be_empty || matches!(aggregate.function, AggregateFunction::Count | AggregateFunction::Avg);
@@ -288,6 +293,23 @@ impl Cells {
         Ok((value, ResultForm::Extreme { key, complement: is_minimum }, plan.info.range))
     }
 
+    /// The word that no more than so many are greater than, of the arguments' keys or of their complements.
+    fn plan_bound(&mut self, plan: &CellPlan<'_>) -> Result<(usize, ResultForm, Option<Range>), Unsupported> {
+        let (count, complement) = match plan.aggregate.function {
+            AggregateFunction::LeastBound(count) => (count, true),
+            AggregateFunction::GreatestBound(count) => (count, false),
+            other => return Err(Unsupported::internal(format!("{other:?} as a bound"))),
+        };
+        let key = OrderKey::of(&plan.info.data_type, plan.bounds).filter(|key| key.op() == CellOp::Max);
+        let Some(key) = key else {
+            return Err(Unsupported(format!("several extremes of {}", plan.info.data_type)));
+        };
+        let contribution = Contribution::of(ContributionForm::Key { key, complement }, plan.argument);
+        let op = CellOp::Leading(Leading { count, distinct: plan.aggregate.distinct });
+        let value = self.cell(op, contribution, None, None);
+        Ok((value, ResultForm::Bound { key, complement }, plan.info.range))
+    }
+
     fn plan_bits(&mut self, plan: &CellPlan<'_>) -> Result<(usize, ResultForm, Option<Range>), Unsupported> {
         if !plan.info.data_type.is_integer() {
             return Err(Unsupported(format!("bits of {}", plan.info.data_type)));
@@ -364,10 +386,10 @@ pub(crate) fn counts_once(aggregate: &Aggregate) -> bool {
     aggregate.distinct && !ignores_duplicates(aggregate.function)
 }
 
-/// Whether DISTINCT changes nothing.
+/// Whether DISTINCT changes nothing, or is the cell's own business.
 pub(crate) fn ignores_duplicates(function: AggregateFunction) -> bool {
     use AggregateFunction::*;
-    matches!(function, Min | Max | BitAnd | BitOr)
+    matches!(function, Min | Max | BitAnd | BitOr | LeastBound(_) | GreatestBound(_))
 }
 
 /// Which moment a function is.

@@ -7,11 +7,16 @@
 //! no lane waits for a lane of its own warp.
 
 use super::extremes::{text_is_better, wide_less};
+use super::leading::{Leading, Memory};
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, CompareOp, Pointee, Scalar, Scope, Space, Type};
 
 use crate::context::{Argument, Context};
 use crate::lower::hashing::GOLDEN;
+use crate::plan::Few;
+
+/// The words of a cell that has as many as any.
+const LEADING_WORDS: &[Scalar] = &[Scalar::U64; Few::MOST];
 
 /// How a cell takes a contribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,6 +39,8 @@ pub enum CellOp {
     Or,
     /// Bitwise exclusive or of `u64`.
     Xor,
+    /// The greatest `u64`s, from the greatest on.
+    Leading(Leading),
     /// Count, mean, what the mean lost to rounding, and the sum of squared distances from the mean: all `f64`.
     Moments,
 }
@@ -47,6 +54,7 @@ impl CellOp {
             CellOp::AddFloat => &[Scalar::F64],
             CellOp::AddWide | CellOp::MaxWide => &[Scalar::I128],
             CellOp::Moments => &[Scalar::F64, Scalar::F64, Scalar::F64, Scalar::F64],
+            CellOp::Leading(Leading { count, .. }) => LEADING_WORDS.split_at(count.number()).0,
         }
     }
 
@@ -73,7 +81,9 @@ impl CellOp {
 
     /// Whether a GPU's multiprocessors have no instruction for it in shared memory, but a loop or a lock.
     pub const fn is_a_loop_in_blocks(self) -> bool {
-        matches!(self, CellOp::AddFloat | CellOp::Max) || !self.is_plain() || self.is_locked()
+        matches!(self, CellOp::AddFloat | CellOp::Max | CellOp::Leading(_))
+            || !self.is_plain()
+            || self.is_locked()
     }
 
     /// Whether contributions may be vectors, which are combined in any order and without a branch.
@@ -108,6 +118,7 @@ pub fn combine(cx: &mut Context<'_>, op: CellOp, old: &[V], new: &[V]) -> Vec<V>
             cx.builder.select(better, added, first)
         }
         CellOp::Moments => return combine_moments(cx, old, new),
+        CellOp::Leading(leading) => return leading.combine(cx, old, new),
     }]
 }
 
@@ -168,11 +179,15 @@ pub fn combine_memory(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V],
         CellOp::AddWide => add_wide(cx, pointer, first, scope),
         CellOp::MinText | CellOp::MaxText => exchange(cx, op, pointer, first, scope),
         CellOp::MaxWide | CellOp::Moments => combine_locked(cx, op, pointer, value, scope),
+        CellOp::Leading(leading) => leading.put(cx, pointer, value, Memory::Shared(scope)),
     }
 }
 
 /// Adds a contribution to a cell that nobody else looks at.
 pub fn combine_own(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V]) {
+    if let CellOp::Leading(leading) = op {
+        return leading.put(cx, pointer, value, Memory::Own);
+    }
     let old = read_cell(cx, op, pointer);
     let new = combine(cx, op, &old, value);
     write_cell(cx, op, pointer, &new);

@@ -35,7 +35,7 @@ pub(crate) fn contribution(
     if let Some(rows) = cx.wide() {
         return wide_contribution(cx, cell, (scalar, live), rows);
     }
-    let parts = match form {
+    let mut parts = match form {
         ContributionForm::Row | ContributionForm::Valid => vec![cx.builder.u64(1)],
         ContributionForm::Value => vec![addend(cx, cell.op, scalar.ok_or_else(no_text)?)],
         ContributionForm::UpperBits { shift } => {
@@ -66,6 +66,11 @@ pub(crate) fn contribution(
             return Err(Unsupported::internal("several groups at once"));
         }
     };
+    if let CellOp::Leading(_) = cell.op {
+        // A row has one of several words.
+        let nothing = cell.op.nothing(cx);
+        parts.extend(nothing.iter().skip(parts.len()));
+    }
     let Some(live) = live else { return Ok(parts) };
     let nothing = cell.op.nothing(cx);
     Ok(parts.iter().zip(nothing).map(|(part, nothing)| cx.builder.select(live, *part, nothing)).collect())

@@ -7,6 +7,7 @@ mod contribution;
 mod deviations;
 mod exact;
 mod extremes;
+mod leading;
 mod packing;
 mod results;
 mod sparse;

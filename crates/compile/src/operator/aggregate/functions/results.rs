@@ -32,6 +32,11 @@ pub enum ResultForm {
         complement: bool,
     },
     Text,
+    /// The value of the last of a cell's keys, or of its complement; NULL where there is none.
+    Bound {
+        key: OrderKey,
+        complement: bool,
+    },
     /// Bits, or their complement.
     Bits {
         complement: bool,
@@ -103,8 +108,11 @@ impl Reading {
         let value = first(&parts)?;
         let (_, count) = read(cx, self.count);
         let count = first(&count)?;
-        let is_moment = matches!(self.form, ResultForm::Moments { .. } | ResultForm::ExactMoments { .. });
-        let counted = self.can_be_empty && !is_moment;
+        let tells_itself = matches!(
+            self.form,
+            ResultForm::Moments { .. } | ResultForm::ExactMoments { .. } | ResultForm::Bound { .. }
+        );
+        let counted = self.can_be_empty && !tells_itself;
         let valid = counted.then(|| {
             let zero = cx.builder.u64(0);
             cx.builder.ne(count, zero)
@@ -120,6 +128,15 @@ impl Reading {
             ResultForm::Text => {
                 let text = unpack_text(cx, value);
                 return Ok(Lowered { repr: Repr::Text(text), valid, range: None });
+            }
+            ResultForm::Bound { key, complement } => {
+                let last = parts.last().copied().unwrap_or(value);
+                let none = cx.builder.u64(0);
+                let valid = Some(cx.builder.ne(last, none));
+                let value = if complement { cx.builder.not(last) } else { last };
+                let value = key.decode(cx, value, register_type(&self.field.data_type, range));
+                let range = range.filter(|_| !self.field.data_type.is_float());
+                return Ok(Lowered { repr: Repr::Scalar(value), valid, range });
             }
             ResultForm::Moments { form, grouped } => return Ok(moments(cx, &parts, form, grouped)),
             ResultForm::ExactMoments { form, squares, scale } => {

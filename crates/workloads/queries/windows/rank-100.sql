@@ -1,0 +1,1 @@
+select sum(w) from (select rank() over (partition by g order by v) w from series) q
