@@ -151,7 +151,8 @@ impl OutputOperator {
         };
         let validity = info.nullable.then(|| states.state(&field.name, 1, self.rows));
         let (name, data_type) = (field.name.clone(), field.data_type.clone());
-        OutputColumn { name, data_type, validity, storage, range: info.range, scattered: info.scattered }
+        let (range, scattered) = (info.range, info.scattered);
+        OutputColumn { name, data_type, validity, storage, range, scattered, order: None }
     }
 
     /// Where the result lies.
