@@ -19,6 +19,7 @@ mod syntax;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod times;
+mod timing;
 mod whole_writes;
 
 pub use install::install;
@@ -29,7 +30,8 @@ pub use kelpie_datafusion::{
 pub use kelpie_engine::calibration::Point;
 pub use kelpie_engine::{Calibrated, Device, DeviceKind, Engine, Group, LaneProfile, Measured, Phase, Split};
 pub use running::RunningQuery;
-pub use session::{KelpieSession, QueryResult, QueryTiming, RegisteredData, SessionOptions, Stage};
+pub use session::{KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};
+pub use timing::QueryTiming;
 pub use whole_writes::WholeFile;
 
 /// The axes of variants, which the options `kelpie.variant.<axis>` force.

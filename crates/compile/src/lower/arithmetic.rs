@@ -118,7 +118,7 @@ fn integers(
     let valid = both(cx, a_valid, b_valid);
     let result = match op {
         ArithmeticOp::Divide | ArithmeticOp::Remainder => {
-            report_division(cx, op, a, b, valid, data_type);
+            report_division(cx, op, (a, b), valid, data_type);
             let divisor = match right.kind {
                 ExprKind::Literal(Literal::Int(value)) if value > 0 => Some(value),
                 _ => None,
@@ -223,8 +223,7 @@ pub(super) fn by_constant(
 fn report_division(
     cx: &mut Context<'_>,
     op: ArithmeticOp,
-    a: Int,
-    b: Int,
+    (a, b): (Int, Int),
     valid: Option<V>,
     data_type: &DataType,
 ) {

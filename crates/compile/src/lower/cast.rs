@@ -15,7 +15,6 @@ use super::{datetime, format, literal};
 use crate::context::{Context, Lowered, Status, Unsupported, register_of};
 use crate::expr::Expr;
 use crate::expr::range;
-use crate::lower::lower as lower_expr;
 use crate::types::{DataType, Range};
 
 /// A converted value, and whether it did not fit.
@@ -35,7 +34,7 @@ pub(super) fn lower(
     if from == &DataType::Null {
         return literal::null(cx, to);
     }
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     if from == to {
         return Ok(value);
     }

@@ -10,7 +10,6 @@ use super::value::{boolean, both, lower_scalar, scalar, unsupported, wider};
 use crate::context::{Context, Lowered, Repr, StoredIntegers, Unsupported, register_of};
 use crate::expr::range::literal_class;
 use crate::expr::{Expr, ExprKind};
-use crate::lower::lower as lower_expr;
 use crate::types::{DataType, Literal, Range};
 
 /// Lowers `left op right`.
@@ -61,7 +60,7 @@ fn comparison(
 ) -> Result<Comparison, Unsupported> {
     match &left.data_type {
         DataType::Utf8 => {
-            let (a, b) = (lower_expr(cx, left)?, lower_expr(cx, right)?);
+            let (a, b) = (cx.lower(left)?, cx.lower(right)?);
             Ok((text::compare(cx, op, &a, &b)?, a.valid, b.valid))
         }
         DataType::Float32 | DataType::Float64 => {

@@ -180,7 +180,7 @@ pub(super) fn lower_trunc(
         return Ok(integer(cx, value.value, valid, value.range));
     }
     let (units, _) = floor_div(cx, value, unit);
-    scaled_back(cx, units, unit, None, valid, data_type)
+    scaled_back(cx, (units, unit), None, valid, data_type)
 }
 
 /// Ticks of a granularity of days and shorter, by those of a second and a day.
@@ -233,14 +233,13 @@ fn coarse_trunc(
     let start = Int { value: start, range: Range { min: days.range.min - longest, max: days.range.max } };
     let kept = bounded(cx, start, NANOSECOND_DAYS);
     let bad = either(cx, in_range.bad, kept.bad);
-    scaled_back(cx, int(&kept.value)?, per_day, bad, valid, data_type)
+    scaled_back(cx, (int(&kept.value)?, per_day), bad, valid, data_type)
 }
 
 /// `count × unit` ticks; an error where that is beyond the type, or `bad` already.
 fn scaled_back(
     cx: &mut Context<'_>,
-    count: Int,
-    unit: i128,
+    (count, unit): (Int, i128),
     bad: Option<V>,
     valid: Option<V>,
     data_type: &DataType,

@@ -13,7 +13,6 @@ use super::value::{both, text, unsupported};
 use super::words;
 use crate::context::{Argument, Case, Context, HeapPart, Lowered, Repr, Status, Text, Unsupported};
 use crate::expr::Expr;
-use crate::lower::lower as lower_expr;
 
 /// Bytes of the longest text that is made.
 const LENGTH_LIMIT: u64 = i32::MAX as u64;
@@ -310,7 +309,7 @@ fn join(cx: &mut Context<'_>, parts: &[(Text, V)]) -> Text {
 
 fn lower_texts(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Vec<(Text, Option<V>)>, Unsupported> {
     let lower_text = |argument| {
-        let value = lower_expr(cx, argument)?;
+        let value = cx.lower(argument)?;
         Ok((text(&value)?, value.valid))
     };
     arguments.iter().map(lower_text).collect()

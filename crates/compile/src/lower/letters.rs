@@ -12,7 +12,6 @@ use super::value::{both, text, unsupported};
 use super::words;
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::Expr;
-use crate::lower::lower as lower_expr;
 
 const POINTER: Type = Type::global(Scalar::U8);
 const TABLE: Type = Type::global(Scalar::U32);
@@ -20,7 +19,7 @@ const BOOL: Type = Type::Scalar(Scalar::Bool);
 
 /// Lowers UPPER and LOWER: the bytes of ASCII are mapped when they are read, text beyond it is made anew.
 pub(super) fn change_case(cx: &mut Context<'_>, input: &Expr, case: Case) -> Result<Lowered, Unsupported> {
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let old = text(&value)?;
     let length = length_where(cx, &old, value.valid);
     let is_ascii = words::is_ascii_function(cx);

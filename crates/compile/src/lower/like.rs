@@ -10,7 +10,6 @@ use super::value::{boolean, text, unsupported};
 use super::words;
 use crate::context::{Case, Constant, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::{Expr, ExprKind};
-use crate::lower::lower as lower_expr;
 use crate::types::Literal;
 
 /// `%` in an encoded pattern: a byte that UTF-8 never has.
@@ -38,7 +37,7 @@ pub(super) fn lower(
     negated: bool,
     case_insensitive: bool,
 ) -> Result<Lowered, Unsupported> {
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let mut text = text(&value)?;
     let pattern = match &pattern.kind {
         ExprKind::Literal(Literal::Utf8(pattern)) => pattern,

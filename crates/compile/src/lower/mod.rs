@@ -81,6 +81,13 @@ pub fn lower(cx: &mut Context<'_>, expr: &Expr) -> Result<Lowered, Unsupported> 
     }
 }
 
+impl Context<'_> {
+    /// As [`lower`]: by it expressions are lowered that stand inside others, so that no topic's file needs the one that knows all of them.
+    pub(crate) fn lower(&mut self, expr: &Expr) -> Result<Lowered, Unsupported> {
+        lower(self, expr)
+    }
+}
+
 /// Lowers `expr` whatever it reads.
 fn lower_node(cx: &mut Context<'_>, expr: &Expr) -> Result<Lowered, Unsupported> {
     operands::check(expr)?;

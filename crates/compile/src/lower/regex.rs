@@ -7,7 +7,6 @@ use super::value::{boolean, report, text};
 use crate::context::{Case, Constant, Context, Lowered, Status, Unsupported};
 use crate::expr::Expr;
 use crate::expr::dfa::{FIRST, MATCH, Regex, UNKNOWN};
-use crate::lower::lower as lower_expr;
 
 /// Lowers `[NOT] regexp_like(input, regex)`.
 pub(super) fn lower(
@@ -16,7 +15,7 @@ pub(super) fn lower(
     regex: &Regex,
     negated: bool,
 ) -> Result<Lowered, Unsupported> {
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let text = text(&value)?;
     let classes = cx.shared_bytes(&regex.classes);
     let table = cx.shared_bytes(&regex.table);

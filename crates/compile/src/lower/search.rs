@@ -11,7 +11,6 @@ use super::value::{boolean, both, integer, lower_int, text, unsupported};
 use super::words::{NOWHERE, advance, characters_function, find_function, is_ascii_function};
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::{Expr, Search};
-use crate::lower::lower as lower_expr;
 use crate::types::Range;
 
 const POINTER: Type = Type::global(Scalar::U8);
@@ -20,7 +19,7 @@ const MOST_UNCOUNTED: u64 = 1 << 12;
 
 /// A text without a case mapping, and its validity.
 pub(super) fn lower_plain(cx: &mut Context<'_>, expr: &Expr) -> Result<(Text, Option<V>), Unsupported> {
-    let value = lower_expr(cx, expr)?;
+    let value = cx.lower(expr)?;
     let input = text(&value)?;
     Ok((plain(cx, input, value.valid), value.valid))
 }

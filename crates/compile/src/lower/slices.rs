@@ -11,7 +11,6 @@ use super::value::{Int, both, lower_int, text, unsupported};
 use super::words::{characters_function, prefix_function};
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::{Expr, Side};
-use crate::lower::lower as lower_expr;
 
 const POINTER: Type = Type::global(Scalar::U8);
 const TRIM_PARAMS: [(&str, Type); 4] =
@@ -24,9 +23,9 @@ pub(super) fn trim(cx: &mut Context<'_>, side: Side, arguments: &[Expr]) -> Resu
         [input, set] => (input, Some(set)),
         _ => return unsupported("trim takes one or two arguments"),
     };
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let set = match set {
-        Some(set) => lower_expr(cx, set)?,
+        Some(set) => cx.lower(set)?,
         None => literal::text(cx, " "),
     };
     let input = text(&value)?;
@@ -171,7 +170,7 @@ pub(super) fn magnitude(cx: &mut Context<'_>, count: Int) -> (V, V) {
 /// Lowers LEFT and RIGHT: the first or last characters; with a negative count, all but those at the other end.
 pub(super) fn ends(cx: &mut Context<'_>, side: Side, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
     let [input, count] = arguments else { return unsupported("left and right take two arguments") };
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let text = text(&value)?;
     let (count, count_valid) = lower_int(cx, count)?;
     let (size, negative) = magnitude(cx, count);

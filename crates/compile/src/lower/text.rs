@@ -9,7 +9,6 @@ use super::value::{Int, both, checked, constant, integer, lower_int, report, tex
 use super::words;
 use crate::context::{Case, Context, Lowered, Repr, Status, Text, Unsupported};
 use crate::expr::Expr;
-use crate::lower::lower as lower_expr;
 use crate::types::Range;
 
 const POINTER: Type = Type::global(Scalar::U8);
@@ -214,7 +213,7 @@ const LENGTHS: Range = Range { min: 0, max: i32::MAX as i128 };
 
 /// Lowers OCTET_LENGTH.
 pub(super) fn octet_length(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let text = text(&value)?;
     Ok(integer(cx, text.length, value.valid, LENGTHS))
 }
@@ -228,7 +227,7 @@ pub(super) fn continues(b: &mut Builder, byte: V) -> V {
 
 /// Lowers CHARACTER_LENGTH.
 pub(super) fn character_length(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let text = text(&value)?;
     let characters = words::characters_function(cx);
     let count = cx.builder.call(characters, &[text.data, text.length]);
@@ -257,7 +256,7 @@ pub(super) fn substring(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowe
         [input, start, length] => (input, start, Some(length)),
         _ => return unsupported("substr takes two or three arguments"),
     };
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let text = text(&value)?;
     let (start, start_valid) = lower_int(cx, start)?;
     let mut valid = both(cx, value.valid, start_valid);
