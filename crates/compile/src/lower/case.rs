@@ -8,8 +8,9 @@ use kelpie_kir::{Scalar, Type};
 
 use super::facts::{facts, is_lazy};
 use super::logic::lower_condition;
+use super::text::heap;
 use super::value::{both, unsupported};
-use super::{compare, heap, literal};
+use super::{compare, literal};
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported, register_of};
 use crate::expr::Expr;
 use crate::types::{DataType, Range};

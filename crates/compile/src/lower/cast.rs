@@ -8,10 +8,11 @@ use kelpie_kir::{BinaryOp, CompareOp, OverflowOp, Scalar, UnaryOp};
 
 use super::arithmetic::exact_scalar;
 use super::decimal::scale_up;
+use super::text::format;
 use super::value::{
     Int, boolean, both, checked, constant, either, float, int, integer, report, scalar, unsupported,
 };
-use super::{datetime, format, literal};
+use super::{datetime, literal};
 use crate::context::{Context, Lowered, Status, Unsupported, register_of};
 use crate::expr::Expr;
 use crate::expr::range;
@@ -65,7 +66,7 @@ fn convert(
             let text = format::to_text(cx, &value, from)?;
             fits(format::lowered(text))
         }
-        (Utf8, _) => super::cast_text::parse(cx, &value, to),
+        (Utf8, _) => super::text::cast_text::parse(cx, &value, to),
         (Boolean, _) if to.is_integer() => {
             let number = scalar(&value)?;
             let number = cx.builder.convert(number, Scalar::I32);

@@ -3,12 +3,12 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{Builder, CompareOp, Function, Handle, Scalar, Type, UnaryOp};
 
-use super::cast::{Converted, bounded};
 use super::parsing::{Sign, digit_at, packed, return_if, value_of_form, with_digit};
-use super::text::{byte, count_up, function};
-use super::value::{Int, boolean, report, text, unsupported};
+use super::{byte, count_up, function};
 use crate::context::{Case, Context, Lowered, Status, Text, Unsupported};
 use crate::expr::range;
+use crate::lower::cast::{Converted, bounded};
+use crate::lower::value::{Int, boolean, report, text, unsupported};
 use crate::types::{DataType, Range};
 
 /// What a parser returns for text that is no value of the type.
@@ -18,7 +18,11 @@ const NO_DAY: i128 = i128::MIN + 1;
 const PARAMS: [(&str, Type); 2] = [("text", Type::global(Scalar::U8)), ("length", Type::U32)];
 
 /// Parses a text.
-pub(super) fn parse(cx: &mut Context<'_>, value: &Lowered, to: &DataType) -> Result<Converted, Unsupported> {
+pub(in crate::lower) fn parse(
+    cx: &mut Context<'_>,
+    value: &Lowered,
+    to: &DataType,
+) -> Result<Converted, Unsupported> {
     let text = text(value)?;
     match to {
         DataType::Boolean => {
@@ -62,7 +66,7 @@ pub(super) fn parse(cx: &mut Context<'_>, value: &Lowered, to: &DataType) -> Res
 }
 
 /// A text without ASCII white space at its ends.
-pub(super) fn trim(cx: &mut Context<'_>, text: &Text) -> (V, V) {
+pub(in crate::lower) fn trim(cx: &mut Context<'_>, text: &Text) -> (V, V) {
     let leading = trim_function(cx, "text_leading_space", |_, _, index| index);
     let trailing = trim_function(cx, "text_trailing_space", |b, length, index| {
         let one = b.u32(1);
@@ -300,7 +304,7 @@ impl DateState {
 /// `YYYY-MM-DD` (month and day of one or two digits) or `YYYYMMDD` as days; [`INVALID`] for what is none, [`NO_DAY`] for
 /// a day that there is not.
 fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
-    let days = super::civil::days_function(cx);
+    let days = crate::lower::civil::days_function(cx);
     function(cx, "parse_date", &PARAMS, Scalar::I128, |b| {
         let [data, length] = [0, 1].map(|index| b.param(index));
         let (shortest, longest) = (b.u32(8), b.u32(10));

@@ -2,14 +2,14 @@
 
 use kelpie_kir::{Function, Handle, Scalar, Type};
 
-use super::text::{byte, case_name, count_up, function};
-use super::value::{boolean, report, text};
+use super::{byte, case_name, count_up, function};
 use crate::context::{Case, Constant, Context, Lowered, Status, Unsupported};
 use crate::expr::Expr;
 use crate::expr::dfa::{FIRST, MATCH, Regex, UNKNOWN};
+use crate::lower::value::{boolean, report, text};
 
 /// Lowers `[NOT] regexp_like(input, regex)`.
-pub(super) fn lower(
+pub(in crate::lower) fn lower(
     cx: &mut Context<'_>,
     input: &Expr,
     regex: &Regex,

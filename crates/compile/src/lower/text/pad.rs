@@ -4,21 +4,25 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type};
 
 use super::heap::{copy, make};
-use super::literal;
 use super::search::{lower_plain, repeat_function};
 use super::slices::magnitude;
-use super::text::{count_up, function};
-use super::value::{Int, both, lower_int, report, unsupported};
 use super::words::{NOWHERE, characters_function, equal_function, find_function, prefix_function};
+use super::{count_up, function};
 use crate::context::{Case, Context, Lowered, Repr, Status, Text, Unsupported};
 use crate::expr::Side;
 use crate::expr::range;
 use crate::expr::{Expr, ExprKind};
+use crate::lower::literal;
+use crate::lower::value::{Int, both, lower_int, report, unsupported};
 use crate::types::Literal;
 
 /// Lowers LPAD and RPAD(text, characters [, fill]): repetitions of the fill (a space) before or after the text up to
 /// so many characters; a longer text is cut at its end.
-pub(super) fn pad(cx: &mut Context<'_>, side: Side, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn pad(
+    cx: &mut Context<'_>,
+    side: Side,
+    arguments: &[Expr],
+) -> Result<Lowered, Unsupported> {
     let (input, count, fill) = match arguments {
         [input, count] => (input, count, None),
         [input, count, fill] => (input, count, Some(fill)),
@@ -91,7 +95,7 @@ fn count_of(cx: &mut Context<'_>, count: Int, valid: Option<V>) -> V {
 }
 
 /// Lowers SPLIT_PART(text, delimiter, position), positions from 1, or from -1 at the end.
-pub(super) fn split_part(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn split_part(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
     let [input, delimiter, position] = arguments else {
         return unsupported("split_part takes three arguments");
     };

@@ -9,12 +9,12 @@ use kelpie_kir::{
     BinaryOp, Builder, CompareOp, Function, Handle, Pointee, ReduceOp, Scalar, Space, Type, UnaryOp,
 };
 
+use super::function;
 use super::like::{ANY_TEXT, Pieces, Shape, encode, rest_function};
-use super::literal::text_of_bytes;
-use super::text::function;
 use super::words::equal_function;
 use crate::context::{Constant, Context, RawTexts};
 use crate::expr::{Expr, ExprKind};
+use crate::lower::literal::text_of_bytes;
 use crate::types::Literal;
 
 /// Bytes of a vector.
@@ -99,12 +99,12 @@ impl Needle {
         }
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(in crate::lower) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// The encoded pattern behind it and a `%`; `None` where any text may follow.
-    pub(super) fn rest(&self) -> Option<&[u8]> {
+    pub(in crate::lower) fn rest(&self) -> Option<&[u8]> {
         self.rest.as_deref()
     }
 
@@ -145,7 +145,7 @@ impl Needle {
 }
 
 /// How frequent a byte is thought to be in text: more than bytes with lower numbers.
-pub(super) fn frequency(byte: u8) -> usize {
+pub(in crate::lower) fn frequency(byte: u8) -> usize {
     let of_letter = |letter: u8| {
         let place = LETTERS.iter().position(|other| *other == letter).unwrap_or(LETTERS.len());
         LETTERS.len() - place

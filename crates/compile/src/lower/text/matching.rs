@@ -11,12 +11,12 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, CompareOp, Scalar, Type};
 
 use super::like::{ANY_TEXT, Pieces, Places, Shape, encode};
-use super::literal::text_of_bytes;
-use super::text::{byte, increment};
 use super::words::{NOWHERE, equal_function, find_function};
+use super::{byte, increment};
 use crate::context::{Case, Constant, Context, Text, Unsupported};
 use crate::expr::dfa::{FIRST, MATCH, Regex};
 use crate::expr::{Expr, ExprKind};
+use crate::lower::literal::text_of_bytes;
 use crate::types::Literal;
 
 /// Bytes of a step of an automaton, each of which costs some six instructions and waits for two loads. Few steps of 16 go beyond the end

@@ -6,19 +6,23 @@ use kelpie_kir::{BinaryOp, Builder, Function, Handle, Scalar, Type};
 
 use super::heap::{length_where, make};
 use super::search::lower_plain;
-use super::text::{byte, continues, count_up, function, return_bool_if};
 use super::unicode::{self, FINAL_SIGMA, FIRST_BLOCK, IGNORABLE, MOST, PROPERTY, SEVERAL, SIGMA, VALUE};
-use super::value::{both, text, unsupported};
 use super::words;
+use super::{byte, continues, count_up, function, return_bool_if};
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::Expr;
+use crate::lower::value::{both, text, unsupported};
 
 const POINTER: Type = Type::global(Scalar::U8);
 const TABLE: Type = Type::global(Scalar::U32);
 const BOOL: Type = Type::Scalar(Scalar::Bool);
 
 /// Lowers UPPER and LOWER: the bytes of ASCII are mapped when they are read, text beyond it is made anew.
-pub(super) fn change_case(cx: &mut Context<'_>, input: &Expr, case: Case) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn change_case(
+    cx: &mut Context<'_>,
+    input: &Expr,
+    case: Case,
+) -> Result<Lowered, Unsupported> {
     let value = cx.lower(input)?;
     let old = text(&value)?;
     let length = length_where(cx, &old, value.valid);
@@ -42,7 +46,7 @@ pub(super) fn change_case(cx: &mut Context<'_>, input: &Expr, case: Case) -> Res
 }
 
 /// Lowers INITCAP: words of letters and digits begin with a capital letter and go on with small ones.
-pub(super) fn initial_capitals(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn initial_capitals(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
     let (input, valid) = lower_plain(cx, input)?;
     let length = length_where(cx, &input, valid);
     let (upper, lower) = (table(cx, &unicode::CAPITALS), table(cx, &unicode::LOWER));
@@ -53,7 +57,7 @@ pub(super) fn initial_capitals(cx: &mut Context<'_>, input: &Expr) -> Result<Low
 
 /// Lowers TRANSLATE(text, from, to): characters of `from` become those at the same place of `to`, or nothing where it is
 /// shorter.
-pub(super) fn translate(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn translate(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
     let [input, from, to] = arguments else { return unsupported("translate takes three arguments") };
     let (input, input_valid) = lower_plain(cx, input)?;
     let (from, from_valid) = lower_plain(cx, from)?;

@@ -13,13 +13,13 @@ use kelpie_kir::{
 };
 
 use super::like::{Pieces, rest_function};
-use super::literal::text_of_bytes;
 use super::needle::Needle;
 use super::swar::bits_of;
-use super::text::{count_up, function};
 use super::words::{WORD_BYTES, equal_function};
+use super::{count_up, function};
 use crate::context::lanes::{any, ballot, count, read_lane};
 use crate::context::{Constant, Context, RawTexts};
+use crate::lower::literal::text_of_bytes;
 
 /// Bytes that are compared first.
 const ANCHOR_BYTES: usize = 4;
