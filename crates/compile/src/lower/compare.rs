@@ -137,8 +137,7 @@ fn stored(cx: &mut Context<'_>, op: CompareOp, left: &Expr, right: &Expr) -> Opt
         op => (op, false),
     };
     if is_next {
-        let one = b.i64(1);
-        limit = b.add(limit, one);
+        limit = b.add_int(limit, 1);
     }
     let (least, most) = (b.int(Scalar::I64, scalar_range(scalar).min), b.int(Scalar::I64, most));
     let limit = match op {

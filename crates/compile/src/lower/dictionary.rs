@@ -54,8 +54,7 @@ pub(super) fn lower(cx: &mut Context<'_>, expr: &Expr) -> Result<Option<Lowered>
     let place = cx.builder.offset(memo, slot);
     let known = cx.builder.atomic_load(place, scope);
     let state = cx.builder.var_of("memo", known);
-    let zero = cx.builder.u32(0);
-    let unknown = cx.builder.eq(known, zero);
+    let unknown = cx.builder.eq_int(known, 0);
     cx.begin_if(unknown);
     cx.in_memo = true;
     let value = cx.lower(expr);

@@ -251,8 +251,7 @@ fn text_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
     function(cx, &format!("text_in_table{}", text::case_name(case)), &params, Scalar::Bool, |b| {
         let [bytes, offsets, count, data, length] = [0, 1, 2, 3, 4].map(|index| b.param(index));
         search(b, count, |b, place| {
-            let one = b.u32(1);
-            let next = b.add(place, one);
+            let next = b.add_int(place, 1);
             let (start, end) = (b.element(offsets, place), b.element(offsets, next));
             let (element, width) = (b.offset(bytes, start), b.sub(end, start));
             b.call(order, &[data, length, element, width])

@@ -124,8 +124,7 @@ fn scaled(b: &mut Builder, mantissa: V, power: V) -> V {
     let negative = b.lt(power, zero);
     let negated = b.sub(zero, power);
     let steps = b.select(negative, negated, power);
-    let most = b.i32(EXACT_POWER);
-    let steps = b.binary(BinaryOp::Min, steps, most);
+    let steps = b.min_int(steps, EXACT_POWER);
     let steps = b.convert(steps, Scalar::U32);
     let factor = b.var_of("factor", one);
     count_up(b, steps, |b, _| {
@@ -239,8 +238,7 @@ fn word_function(cx: &mut Context<'_>) -> Handle<Function> {
     function(cx, "parse_float_word", &params, Scalar::U64, |b| {
         let [data, length, start] = [0, 1, 2].map(|index| b.param(index));
         let width = b.sub(length, start);
-        let longest = b.u32(8);
-        let long = b.compare(CompareOp::Gt, width, longest);
+        let long = b.gt_int(width, 8);
         return_bits_if(b, long, INVALID);
         let packed = packed(b, data, Some(start), width);
         let forms = [("inf", f64::INFINITY), ("infinity", f64::INFINITY), ("nan", f64::NAN)];

@@ -122,8 +122,7 @@ impl Digits {
 /// that whoever reads words does not wait for several stores.
 fn write_both(b: &mut Builder, target: V, (first, count): (V, V), second: V) {
     // Twice half of it, as a shift by all bits is one by none.
-    let two = b.u32(2);
-    let half = b.binary(BinaryOp::Shl, count, two);
+    let half = b.shl_int(count, 2);
     let half = b.convert(half, Scalar::U64);
     let moved = b.binary(BinaryOp::Shl, second, half);
     let moved = b.binary(BinaryOp::Shl, moved, half);

@@ -67,8 +67,7 @@ fn allocate_function(cx: &mut Context<'_>) -> Handle<Function> {
     ];
     function(cx, "text_allocate", &params, Scalar::U64, |b| {
         let [cursor, capacity, length] = [0, 1, 2].map(|index| b.param(index));
-        let limit = b.u64(LENGTH_LIMIT);
-        let too_long = b.compare(CompareOp::Gt, length, limit);
+        let too_long = b.gt_int(length, LENGTH_LIMIT);
         let no_room = b.u64(NO_ROOM);
         b.begin_if(too_long);
         b.report(Status::Fallback as u32);
@@ -247,8 +246,7 @@ pub(crate) fn copied_to_part(
     let left = room(b);
     let is_short = b.lt(left, bytes);
     cx.begin_if(is_short);
-    let least = cx.builder.u64(part.chunk);
-    let wanted = cx.builder.binary(BinaryOp::Max, bytes, least);
+    let wanted = cx.builder.max_int(bytes, part.chunk);
     let was_open = cx.open_scratch(false);
     let chunk = make(cx, wanted, |cx, target| {
         let (first, start) = (cx.builder.bitcast(target, Scalar::U64), cx.builder.bitcast(heap, Scalar::U64));

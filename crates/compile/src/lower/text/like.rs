@@ -159,8 +159,7 @@ pub(in crate::lower) fn contains(cx: &mut Context<'_>, text: &Text, wanted: &Tex
     let find = words::find_function(cx);
     let zero = cx.builder.u32(0);
     let place = cx.builder.call(find, &[text.data, text.length, wanted.data, wanted.length, zero]);
-    let nowhere = cx.builder.u32(words::NOWHERE);
-    cx.builder.ne(place, nowhere)
+    cx.builder.ne_int(place, words::NOWHERE)
 }
 
 /// Whether a text starts with the first piece of an encoded pattern and ends with the last one (which may be empty),
@@ -240,8 +239,7 @@ fn next_piece(
     let (start, offset) = (b.read(place), b.read(in_pattern));
     let piece = b.offset(pattern, offset);
     let found = b.call(find, &[text, end, piece, width, start]);
-    let nowhere = b.u32(words::NOWHERE);
-    let missing = b.eq(found, nowhere);
+    let missing = b.eq_int(found, words::NOWHERE);
     return_bool_if(b, missing, false);
     let (next, offset) = (b.add(found, width), b.add(offset, width));
     b.assign(place, next);
@@ -284,8 +282,7 @@ fn contains_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
         let longer = b.compare(CompareOp::Gt, pattern_length, length);
         return_bool_if(b, longer, false);
         let last = b.sub(length, pattern_length);
-        let one = b.u32(1);
-        let places = b.add(last, one);
+        let places = b.add_int(last, 1);
         count_up(b, places, |b, start| {
             let zero = b.u32(0);
             let matched = b.var_of("matched", zero);
@@ -330,8 +327,7 @@ fn general_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
         count_up(b, rest, |b, index| {
             let place = b.add(position, index);
             let wanted = byte(b, pattern, place, Case::Keep);
-            let any_text = b.u32(ANY_TEXT.into());
-            let needs_text = b.ne(wanted, any_text);
+            let needs_text = b.ne_int(wanted, ANY_TEXT);
             return_bool_if(b, needs_text, false);
         });
         let found = b.bool(true);
@@ -370,8 +366,7 @@ impl Places {
         b.begin_if(has_pattern);
         {
             let wanted = byte(b, pattern, position, Case::Keep);
-            let any_text = b.u32(ANY_TEXT.into());
-            let is_any_text = b.eq(wanted, any_text);
+            let is_any_text = b.eq_int(wanted, ANY_TEXT);
             b.begin_if(is_any_text);
             increment(b, in_pattern);
             let (yes, next) = (b.bool(true), b.read(in_pattern));
@@ -380,8 +375,7 @@ impl Places {
             b.assign(retry_pattern, next);
             b.continue_loop();
             b.end();
-            let any_character = b.u32(ANY_CHARACTER.into());
-            let is_any_character = b.eq(wanted, any_character);
+            let is_any_character = b.eq_int(wanted, ANY_CHARACTER);
             b.begin_if(is_any_character);
             next_character(b, text, length, at);
             increment(b, in_pattern);

@@ -60,12 +60,9 @@ pub(in crate::lower) fn byte(b: &mut Builder, data: V, index: V, case: Case) -> 
         Case::Upper => (u32::from(b'a'), 32u32.wrapping_neg()),
         Case::Lower => (u32::from(b'A'), 32),
     };
-    let first = b.u32(first);
-    let letter = b.sub(byte, first);
-    let letters = b.u32(26);
-    let is_letter = b.lt(letter, letters);
-    let offset = b.u32(offset);
-    let mapped = b.add(byte, offset);
+    let letter = b.sub_int(byte, first);
+    let is_letter = b.lt_int(letter, 26);
+    let mapped = b.add_int(byte, offset);
     b.select(is_letter, mapped, byte)
 }
 
@@ -262,8 +259,7 @@ fn clamp_to_u32(cx: &mut Context<'_>, a: Int) -> V {
         value = cx.builder.binary(BinaryOp::Max, value, zero);
     }
     if a.range.max > i128::from(u32::MAX) {
-        let limit = cx.builder.int(register, u32::MAX);
-        value = cx.builder.binary(BinaryOp::Min, value, limit);
+        value = cx.builder.min_int(value, u32::MAX);
     }
     cx.builder.convert(value, Scalar::U32)
 }
@@ -320,9 +316,7 @@ fn report_substring_errors(cx: &mut Context<'_>, start: Int, length: Option<Int>
     }
     let lowest = i128::from(i64::MIN);
     if start.range.min <= lowest {
-        let register = cx.builder.scalar(start.value);
-        let lowest = cx.builder.int(register, lowest);
-        let overflow = cx.builder.eq(start.value, lowest);
+        let overflow = cx.builder.eq_int(start.value, lowest);
         report(cx, overflow, valid, Status::Overflow);
     }
 }

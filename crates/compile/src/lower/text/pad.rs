@@ -58,8 +58,7 @@ pub(in crate::lower) fn pad(
         let nothing = cx.builder.u64(0);
         total = cx.builder.select(valid, total, nothing);
     }
-    let none = cx.builder.u64(0);
-    let writes = cx.builder.ne(total, none);
+    let writes = cx.builder.ne_int(total, 0);
     let text = make(cx, total, |cx, target| {
         cx.begin_if(writes);
         let repeat = repeat_function(cx);
@@ -107,8 +106,7 @@ pub(in crate::lower) fn split_part(cx: &mut Context<'_>, arguments: &[Expr]) -> 
     let valid = both(cx, input_valid, given);
     let (number, from_end) = magnitude(cx, position);
     if range::contains(position.range, 0) {
-        let zero = cx.builder.u32(0);
-        let nowhere = cx.builder.eq(number, zero);
+        let nowhere = cx.builder.eq_int(number, 0);
         // DataFusion does not look at the texts where the position is the same for all.
         report(cx, nowhere, if is_constant { given } else { valid }, Status::Fallback);
     }
@@ -136,8 +134,7 @@ pub(in crate::lower) fn split_part(cx: &mut Context<'_>, arguments: &[Expr]) -> 
             cx.builder.read(packed)
         }
     };
-    let shift = cx.builder.u64(32);
-    let start = cx.builder.binary(BinaryOp::Shr, packed, shift);
+    let start = cx.builder.shr_int(packed, 32);
     let length = cx.builder.convert(packed, Scalar::U32);
     let text = Text { data: cx.builder.offset(input.data, start), length, case: Case::Keep, code: None };
     Ok(Lowered { repr: Repr::Text(text), valid, range: None })
@@ -154,8 +151,7 @@ const SPLIT_PARAMS: [(&str, Type); 5] = [
 /// `start` and `bytes` (both `u32`) in one word.
 fn pack(b: &mut Builder, start: V, bytes: V) -> V {
     let [start, bytes] = [start, bytes].map(|number| b.convert(number, Scalar::U64));
-    let shift = b.u64(32);
-    let start = b.binary(BinaryOp::Shl, start, shift);
+    let start = b.shl_int(start, 32);
     b.or(start, bytes)
 }
 

@@ -1,7 +1,7 @@
 //! Where a text stands in another one, and text made by replacing, repeating and reversing.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type};
+use kelpie_kir::{BinaryOp, Builder, Function, Handle, Scalar, Type};
 
 use super::heap::{copy_function, length_where, make, make_up_to, plain};
 use super::like::{contains, ends_function, next_character, starts_function};
@@ -100,8 +100,7 @@ fn replace_at_once(
     let [wide, to] = [length, to_length].map(|length| b.convert(length, Scalar::U64));
     let new = b.mul(wide, to);
     let most = b.add(wide, new);
-    let limit = b.u64(MOST_UNCOUNTED);
-    let is_large = b.compare(CompareOp::Gt, most, limit);
+    let is_large = b.gt_int(most, MOST_UNCOUNTED);
     let bytes = b.var_of("bytes", most);
     cx.begin_if(is_large);
     let counted = cx.builder.call(replace, &[&arguments[..], &[data, count_only]].concat());

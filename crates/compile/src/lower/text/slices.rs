@@ -164,8 +164,7 @@ pub(in crate::lower) fn magnitude(cx: &mut Context<'_>, count: Int) -> (V, V) {
     let clamped = b.binary(BinaryOp::Max, count.value, low);
     let clamped = b.binary(BinaryOp::Min, clamped, high);
     let clamped = b.convert(clamped, Scalar::I32);
-    let zero = b.i32(0);
-    let negative = b.lt(clamped, zero);
+    let negative = b.lt_int(clamped, 0);
     let negated = b.unary(UnaryOp::Neg, clamped);
     let size = b.select(negative, negated, clamped);
     (b.convert(size, Scalar::U32), negative)

@@ -21,8 +21,7 @@ pub(in crate::lower) fn with(b: &mut Builder, op: BinaryOp, word: V, constant: u
 
 /// Bits (`u64`) of so many bytes (`u32`).
 pub(in crate::lower) fn bits_of(b: &mut Builder, bytes: V) -> V {
-    let three = b.u32(3);
-    let bits = b.binary(BinaryOp::Shl, bytes, three);
+    let bits = b.shl_int(bytes, 3);
     b.convert(bits, Scalar::U64)
 }
 

@@ -303,8 +303,7 @@ pub(in crate::lower) fn find_function(cx: &mut Context<'_>) -> Handle<Function> 
         let others = b.and(found, less);
         b.assign(open, others);
         b.end();
-        let eight = b.u32(8);
-        let next = b.add(current, eight);
+        let next = b.add_int(current, 8);
         b.assign(place, next);
         b.end();
         b.return_value(nowhere);
@@ -347,8 +346,7 @@ pub(in crate::lower) fn is_ascii_function(cx: &mut Context<'_>) -> Handle<Functi
         });
         if !margin {
             each_byte(b, (data, Case::Keep), length, place, |b, byte, _| {
-                let limit = b.u32(0x80);
-                let beyond = b.ge(byte, limit);
+                let beyond = b.ge_int(byte, 0x80);
                 return_bool_if(b, beyond, false);
             });
         }
