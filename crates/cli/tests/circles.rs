@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 /// Files of a circle, at most.
 const MOST: usize = 6;
 
-/// Crates whose largest circle is larger still; none may grow. Expressions are lowered by each other in `compile`, as they stand inside
-/// each other.
-const LARGER: [(&str, usize); 4] = [("backend", 7), ("compile", 28), ("session", 14), ("workloads", 9)];
+/// Crates whose largest circle is larger still; none may grow: in `compile` the files of joins, and those of row loops.
+const LARGER: [(&str, usize); 1] = [("compile", 22)];
 
 /// The path of a module, from its crate's root.
 type Module = Vec<String>;

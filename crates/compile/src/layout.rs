@@ -31,6 +31,17 @@ pub struct ColumnFacts {
     pub spacing: Option<Spacing>,
     /// The codes that lie beside its values, where these are few.
     pub codes: Option<ValueCodes>,
+    /// The order of its values from row to row, by all of its rows, where they have one and none is NULL.
+    pub order: Option<Direction>,
+}
+
+/// The order of values that follow each other; equal ones may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// None is less than the one before it.
+    Ascending,
+    /// None is greater than the one before it.
+    Descending,
 }
 
 impl From<ColumnLayout> for ColumnFacts {
@@ -43,6 +54,7 @@ impl From<ColumnLayout> for ColumnFacts {
             is_unique: false,
             spacing: None,
             codes: None,
+            order: None,
         }
     }
 }

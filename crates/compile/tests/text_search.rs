@@ -201,7 +201,8 @@ fn counts(program: &Program, texts: &[&str], count: u64) -> bool {
         arguments.push(simt::Argument::Pointer(memory.address(id)));
     }
     let config = Config { lanes: 1, block_threads: 1, step_limit: 10_000_000, ..Config::default() };
-    simt::run(&module, &pipeline.variant.kernel.name, &arguments, &mut memory, &config, &|| false)
+    simt::Program::new(&module, &pipeline.variant.kernel.name)
+        .and_then(|program| program.run(&arguments, &mut memory, &config, &|| false))
         .unwrap_or_else(|fault| panic!("{texts:?}: {fault}"));
     let begins = |id| memory.data(id).is_some_and(|data| data[..8] == count.to_le_bytes());
     states.into_values().any(begins)

@@ -10,7 +10,7 @@ pub(crate) fn lines<'a>(plan: &Plan, choices: impl Iterator<Item = &'a Choice>) 
     let mut lines = Vec::new();
     push(plan, &mut lines);
     let is_left_out = |choice: &Choice| {
-        choice.axis.name == axes::SortPlace::AXIS.name && choice.value == axes::SortPlace::Order.name()
+        choice.axis.name == axes::SortPlace::AXIS.name && choice.value == axes::SortPlace::Input.name()
     };
     for choice in choices {
         if choice.axis.name == axes::WindowRows::AXIS.name {

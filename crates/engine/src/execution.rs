@@ -27,7 +27,7 @@ use crate::movement::Movement;
 use crate::options::{DeviceChoice, ExplainStage, MacroModel, QueryOptions};
 use crate::query::{Engine, begin_query, ends_a_stage, with_key_columns, with_scalars};
 use crate::split::{Phase, Split};
-use crate::stage::{self, Ahead, Loaded, Outcome, Prepared, Setting};
+use crate::stage::{self, Ahead, Loaded, Loading, Outcome, Prepared, Setting};
 use crate::{explain, host, meter, multi_column_distinct, result};
 
 /// One query on its way.
@@ -335,9 +335,14 @@ impl Execution<'_> {
         foreseen: &(dyn Fn(Vec<ScanInfo>) + Sync),
     ) -> Result<Vec<Loaded>, EngineError> {
         let wish = Wish { placement: movement.placement, dictionaries: self.options.dictionaries };
-        let columns = (&self.engine.columns, wish);
-        let (inputs, watch) = (&self.inputs, (foreseen, self.cancel));
-        stage::load(plan, inputs, &self.device, columns, watch, &mut self.metrics)
+        let loading = Loading {
+            inputs: &self.inputs,
+            device: &self.device,
+            cache: &self.engine.columns,
+            wish,
+            cancel: self.cancel,
+        };
+        stage::load(plan, loading, foreseen, &mut self.metrics)
     }
 
     /// Compiles and runs a plan over its scans' columns.

@@ -49,6 +49,9 @@ pub(crate) fn describe(
         match stage {
             ExplainStage::Variants => {}
             ExplainStage::Pipelines => {
+                for known in &pipeline.known {
+                    let _ = writeln!(out, "   {known}");
+                }
                 if pipeline.variant.counting().is_some() {
                     let counts = prepared.kernels[index][0].count.is_some();
                     out.push_str(if counts {

@@ -53,6 +53,7 @@ mod meter;
 mod models;
 mod multi_column_distinct;
 mod near_block;
+mod ordered_rows;
 mod part_delivery;
 mod plan_files;
 mod queries;

@@ -112,7 +112,9 @@ fn every_form(device: DeviceChoice, lanes: u32, rows: usize, lists: &[&[&str]]) 
         let most = if device == DeviceChoice::Simt { 1 } else { 2 };
         for passes in sample(&name, FORMS, most) {
             let what = format!("{device:?} {lanes} lanes, {rows} rows by {keys:?}: {passes}");
-            let choices = [("sort_passes", passes), ("count_places", "on")];
+            // A single row is in order.
+            let place = if rows > 0 { "device" } else { "host" };
+            let choices = [("sort_passes", passes), ("count_places", "on"), ("sort_place", place)];
             let output = run(&engine, &plan, &source, options(device, lanes, &choices));
             let passes = if device == DeviceChoice::Cpu { "tiles" } else { passes };
             // Where there are no rows, nothing is compiled.

@@ -1,5 +1,6 @@
 //! Builds modules: one call an instruction, types inferred, errors collected until [`Builder::finish`].
 
+mod constants;
 mod vectors;
 
 use crate::arena::{Arena, Handle};

@@ -19,6 +19,7 @@ mod syntax;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod times;
+mod timing;
 mod whole_writes;
 
 pub use install::install;
@@ -33,7 +34,8 @@ pub use kelpie_engine::{
     QueryOptions, SortSample, Split,
 };
 pub use running::RunningQuery;
-pub use session::{KelpieSession, QueryResult, QueryTiming, RegisteredData, SessionOptions, Stage};
+pub use session::{KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};
+pub use timing::QueryTiming;
 pub use whole_writes::WholeFile;
 
 /// The axes of variants, which the options `kelpie.variant.<axis>` force.

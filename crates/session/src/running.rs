@@ -24,7 +24,7 @@ use crate::files::find_misfit;
 use crate::limits::with_limit;
 use crate::plan_cache::Planned;
 use crate::planning::Planning;
-use crate::session::QueryTiming;
+use crate::timing::QueryTiming;
 
 /// A statement that was planned and runs. Dropping it cancels it.
 pub struct RunningQuery {

@@ -78,6 +78,15 @@ pub(super) struct Worker {
     pub(super) grid_dim: ir::Value,
 }
 
+/// What the functions of a module may call.
+pub(super) struct Callees<'f> {
+    pub(super) jit: &'f mut JITModule,
+    /// The module's functions, those that have code of their own.
+    pub(super) outlined: &'f [Option<FuncId>],
+    /// By [`Helper::ALL`].
+    pub(super) helpers: &'f [FuncId],
+}
+
 /// Translates one machine function.
 pub(super) struct Translator<'m, 'f> {
     pub(super) module: &'m ValidModule,
@@ -85,9 +94,7 @@ pub(super) struct Translator<'m, 'f> {
     pub(super) frame: Frame<'m>,
     pub(super) loops: Vec<LoopTargets>,
     pub(super) worker: Worker,
-    pub(super) outlined: &'f [Option<FuncId>],
-    jit: &'f mut JITModule,
-    helper_ids: &'f [FuncId],
+    pub(super) callees: Callees<'f>,
     helper_refs: [Option<FuncRef>; Helper::ALL.len()],
     scratch: Option<StackSlot>,
     error: Option<String>,
@@ -97,11 +104,8 @@ impl<'m, 'f> Translator<'m, 'f> {
     pub(super) fn new(
         module: &'m ValidModule,
         function: &'m Function,
-        code: &'f mut ir::Function,
-        builder_context: &'f mut FunctionBuilderContext,
-        jit: &'f mut JITModule,
-        outlined: &'f [Option<FuncId>],
-        helper_ids: &'f [FuncId],
+        (code, builder_context): (&'f mut ir::Function, &'f mut FunctionBuilderContext),
+        callees: Callees<'f>,
     ) -> Translator<'m, 'f> {
         let mut builder = FunctionBuilder::new(code, builder_context);
         let entry = builder.create_block();
@@ -115,9 +119,7 @@ impl<'m, 'f> Translator<'m, 'f> {
             frame: Frame::new(module, function, Vec::new(), Returns::Machine),
             loops: Vec::new(),
             worker,
-            outlined,
-            jit,
-            helper_ids,
+            callees,
             helper_refs: [None; Helper::ALL.len()],
             scratch: None,
             error: None,
@@ -132,7 +134,7 @@ impl<'m, 'f> Translator<'m, 'f> {
         if self.block(&function.body) {
             self.return_default();
         }
-        let config = self.jit.target_config();
+        let config = self.callees.jit.target_config();
         self.builder.finalize(config);
         match self.error {
             Some(message) => Err(message),
@@ -305,7 +307,7 @@ impl<'m, 'f> Translator<'m, 'f> {
         let index = helper as usize;
         let function = match self.helper_refs[index] {
             Some(function) => function,
-            None => self.jit.declare_func_in_func(self.helper_ids[index], self.builder.func),
+            None => self.callees.jit.declare_func_in_func(self.callees.helpers[index], self.builder.func),
         };
         self.helper_refs[index] = Some(function);
         let call = self.builder.ins().call(function, arguments);
@@ -314,7 +316,7 @@ impl<'m, 'f> Translator<'m, 'f> {
 
     /// A function of this module as something that the current machine function can call.
     pub(super) fn import(&mut self, id: FuncId) -> FuncRef {
-        self.jit.declare_func_in_func(id, self.builder.func)
+        self.callees.jit.declare_func_in_func(id, self.builder.func)
     }
 
     /// The address of 16 bytes on the stack, where helpers put an `i128`.

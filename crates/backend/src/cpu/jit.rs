@@ -12,7 +12,7 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module};
 use kelpie_kir::{Function, Type, ValidModule};
 
-use super::function::Translator;
+use super::function::{Callees, Translator};
 use super::helpers::{self, Helper};
 use super::types::value_type;
 use crate::BackendError;
@@ -192,15 +192,9 @@ impl<'m> Session<'m> {
         self.jit.clear_context(&mut self.context);
         self.context.func.signature =
             if is_kernel { self.kernel_signature() } else { self.function_signature(function) };
-        let translator = Translator::new(
-            self.module,
-            function,
-            &mut self.context.func,
-            &mut self.builder_context,
-            &mut self.jit,
-            &self.outlined,
-            &self.helpers,
-        );
+        let callees = Callees { jit: &mut self.jit, outlined: &self.outlined, helpers: &self.helpers };
+        let code = (&mut self.context.func, &mut self.builder_context);
+        let translator = Translator::new(self.module, function, code, callees);
         let result = translator.translate(is_kernel);
         result.map_err(|message| compile_error(&function.name, message))
     }

@@ -267,7 +267,7 @@ impl<'m> Translator<'m, '_> {
         let Some(callee) = module.functions.get(function) else {
             return self.fail("a function does not exist");
         };
-        let returned = match self.outlined.get(function.index()).copied().flatten() {
+        let returned = match self.callees.outlined.get(function.index()).copied().flatten() {
             Some(id) => {
                 let code = self.import(id);
                 self.call_outlined(code, callee, args)

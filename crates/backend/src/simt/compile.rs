@@ -346,10 +346,10 @@ impl Compiler<'_> {
             }
             expr if ty.lanes().is_some() && is_lane_wise(&expr) => {
                 for lane in 0..slots_of(*ty) {
-                    emit(operation(structs, body, to + lane, *ty, expr, lane));
+                    emit(operation(structs, body, Register { to: to + lane, ty: *ty, lane }, expr));
                 }
             }
-            expr => emit(operation(structs, body, to, *ty, expr, 0)),
+            expr => emit(operation(structs, body, Register { to, ty: *ty, lane: 0 }, expr)),
         }
     }
 }
@@ -372,14 +372,20 @@ fn is_lane_wise(expr: &Expr) -> bool {
     )
 }
 
+/// Where a value goes: its type, its slot, and which element of a vector that is.
+#[derive(Clone, Copy)]
+struct Register {
+    to: Slot,
+    ty: Type,
+    lane: u32,
+}
+
 /// The one instruction of an expression that has just one; of a vector, the one of an element.
 fn operation(
     structs: &Arena<kelpie_kir::Struct>,
     body: &Body<'_>,
-    to: Slot,
-    ty: Type,
+    Register { to, ty, lane }: Register,
     expr: Expr,
-    lane: u32,
 ) -> Op {
     let slot = |value| body.slot(value) + if body.ty(value).lanes().is_some() { lane } else { 0 };
     let lanes_at = |value| body.ty(value).lanes().unwrap_or(1);

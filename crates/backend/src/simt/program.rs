@@ -379,7 +379,7 @@ impl Program {
         compile::compile(module, kernel)
     }
 
-    /// Runs the kernel to its end; see [`super::run`].
+    /// Runs the kernel to its end; `cancelled` is asked now and then, and the status is 1 after it says true.
     pub fn run(
         &self,
         arguments: &[Argument],

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use kelpie_kir::text::parse;
-use kelpie_kir::validate;
+use kelpie_kir::{ValidModule, validate};
 
 use super::*;
 
@@ -17,7 +17,8 @@ fn launches_are_checked_and_cancelled() {
     let mut memory = Memory::new();
     let config = Config { step_limit: 10_000, ..Config::default() };
     let mut go = |name: &str, arguments: &[Argument], config: &Config, cancel: bool| {
-        run(&module, name, arguments, &mut memory, config, &|| cancel).map(|report| report.status)
+        let report = Program::new(&module, name)?.run(arguments, &mut memory, config, &|| cancel);
+        report.map(|report| report.status)
     };
     let bad = |fault: Result<u32, Fault>| matches!(fault, Err(Fault::BadArguments { .. }));
     assert!(bad(go("nothing", &[], &config, false)));
@@ -32,7 +33,8 @@ fn launches_are_checked_and_cancelled() {
     let polls = Cell::new(0);
     let at_the_third = || polls.replace(polls.get() + 1) == 2;
     let endless = Config { step_limit: u64::MAX, ..Config::default() };
-    let report = run(&module, "k", &[Argument::Scalar(0)], &mut memory, &endless, &at_the_third).unwrap();
+    let program = Program::new(&module, "k").unwrap();
+    let report = program.run(&[Argument::Scalar(0)], &mut memory, &endless, &at_the_third).unwrap();
     assert_eq!((report.status, polls.get()), (1, 3));
 }
 

@@ -162,8 +162,7 @@ impl Context<'_> {
     /// The text of an entry that a number (`u32`) out of a table is the code of: where a slot has no group, or a place no row, there is any
     /// number, and what is computed of it is thrown away. `dictionary`: its scan, column and entries.
     pub fn entry_of_any(&mut self, code: V, (scan, column, entries): (usize, usize, u32)) -> Text {
-        let last = self.builder.u32(entries.max(1) - 1);
-        let value = self.builder.binary(BinaryOp::Min, code, last);
+        let value = self.builder.min_int(code, entries.max(1) - 1);
         self.dictionary_entry(DictionaryCode { value, entries, scan, column })
     }
 

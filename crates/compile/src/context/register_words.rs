@@ -23,8 +23,7 @@ pub(crate) fn to_words(cx: &mut Context<'_>, value: V) -> Vec<V> {
             vec![b.convert(bits, Scalar::U64)]
         }
         Type::Scalar(Scalar::I128) => {
-            let bits = b.int(Scalar::I128, WORD_BITS);
-            let high = b.binary(BinaryOp::Shr, value, bits);
+            let high = b.shr_int(value, WORD_BITS);
             vec![b.convert(value, Scalar::U64), b.convert(high, Scalar::U64)]
         }
         _ => vec![b.convert(value, Scalar::U64)],
@@ -45,8 +44,7 @@ pub(crate) fn of_words(cx: &mut Context<'_>, ty: Type, words: &[V]) -> V {
         }
         (Type::Scalar(Scalar::I128), [low, high]) => {
             let (low, high) = (b.convert(*low, Scalar::I128), b.convert(*high, Scalar::I128));
-            let bits = b.int(Scalar::I128, WORD_BITS);
-            let high = b.binary(BinaryOp::Shl, high, bits);
+            let high = b.shl_int(high, WORD_BITS);
             b.binary(BinaryOp::Or, high, low)
         }
         (Type::Ptr(..) | Type::Scalar(Scalar::F64), [word, ..]) => b.bitcast(*word, ty),

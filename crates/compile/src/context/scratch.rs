@@ -164,10 +164,7 @@ impl Context<'_> {
     /// A length with what is to be free behind it.
     fn with_margin(&mut self, length: V) -> V {
         match self.text_margin() {
-            true => {
-                let margin = self.builder.u64(MARGIN);
-                self.builder.add(length, margin)
-            }
+            true => self.builder.add_int(length, MARGIN),
             false => length,
         }
     }

@@ -79,9 +79,7 @@ pub(super) fn negate(
 fn report_lowest(cx: &mut Context<'_>, value: Int, valid: Option<V>, data_type: &DataType) {
     let lowest = data_type.full_range().unwrap_or(range::UNBOUNDED).min;
     if value.range.min <= lowest {
-        let register = cx.builder.scalar(value.value);
-        let lowest = cx.builder.int(register, lowest);
-        let is_lowest = cx.builder.eq(value.value, lowest);
+        let is_lowest = cx.builder.eq_int(value.value, lowest);
         report(cx, is_lowest, valid, Status::Fallback);
     }
 }
@@ -118,7 +116,7 @@ fn integers(
     let valid = both(cx, a_valid, b_valid);
     let result = match op {
         ArithmeticOp::Divide | ArithmeticOp::Remainder => {
-            report_division(cx, op, a, b, valid, data_type);
+            report_division(cx, op, (a, b), valid, data_type);
             let divisor = match right.kind {
                 ExprKind::Literal(Literal::Int(value)) if value > 0 => Some(value),
                 _ => None,
@@ -199,8 +197,7 @@ fn divide(
         return Int { value, range };
     }
     // MIN / -1, which the caller has reported, is one too many. Where nothing is wider than the type, it is MIN itself.
-    let most = cx.builder.int(register, full.max);
-    Int { value: cx.builder.binary(BinaryOp::Min, value, most), range }
+    Int { value: cx.builder.min_int(value, full.max), range }
 }
 
 /// / and % by a positive constant that is in the register of `a`, by its reciprocal; `None` where there is none, or where that is not known.
@@ -223,8 +220,7 @@ pub(super) fn by_constant(
 fn report_division(
     cx: &mut Context<'_>,
     op: ArithmeticOp,
-    a: Int,
-    b: Int,
+    (a, b): (Int, Int),
     valid: Option<V>,
     data_type: &DataType,
 ) {
@@ -249,10 +245,7 @@ pub(super) fn report_zero_divisor(cx: &mut Context<'_>, b: Int, valid: Option<V>
 
 /// `a = lowest AND b = -1`
 pub(super) fn is_lowest_by_minus_one(cx: &mut Context<'_>, a: Int, b: Int, lowest: i128) -> V {
-    let (a_register, b_register) = (cx.builder.scalar(a.value), cx.builder.scalar(b.value));
-    let lowest = cx.builder.int(a_register, lowest);
-    let is_lowest = cx.builder.eq(a.value, lowest);
-    let minus_one = cx.builder.int(b_register, -1);
-    let by_minus_one = cx.builder.eq(b.value, minus_one);
+    let is_lowest = cx.builder.eq_int(a.value, lowest);
+    let by_minus_one = cx.builder.eq_int(b.value, -1);
     cx.builder.and(is_lowest, by_minus_one)
 }

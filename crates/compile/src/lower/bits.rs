@@ -12,7 +12,7 @@ use super::{case, compare, text};
 use crate::context::{Context, Lowered, Repr, Unsupported, register_of};
 use crate::expr::range;
 use crate::expr::{BitOp, CompareOp, Expr};
-use crate::lower::{alike, lower as lower_expr};
+use crate::lower::alike;
 use crate::types::{DataType, Range};
 
 /// Lowers `left op right` of two integers of the result's type.
@@ -27,7 +27,7 @@ pub(super) fn lower(
     if !data_type.is_integer() || a_type != data_type || b_type != data_type {
         return unsupported(format!("{op:?} of {a_type} and {b_type} as {data_type}"));
     }
-    let (a, b) = (lower_expr(cx, left)?, lower_expr(cx, right)?);
+    let (a, b) = (cx.lower(left)?, cx.lower(right)?);
     let valid = both(cx, a.valid, b.valid);
     let (a, b) = (int(&a)?, int(&b)?);
     let full = data_type.full_range().unwrap_or(range::UNBOUNDED);
@@ -44,21 +44,20 @@ pub(super) fn lower(
             let value = cx.builder.binary(op, a, b);
             integer(cx, value, valid, range)
         }
-        BitOp::ShiftLeft => integer_of(cx, BinaryOp::Shl, a, b, valid, (data_type, full)),
+        BitOp::ShiftLeft => shifted(cx, BinaryOp::Shl, (a, b), valid, (data_type, full)),
         BitOp::ShiftRight => {
             // Towards 0, or -1 where the value is negative.
             let range = Range { min: a.range.min.min(0), max: a.range.max.max(0) };
-            integer_of(cx, BinaryOp::Shr, a, b, valid, (data_type, range))
+            shifted(cx, BinaryOp::Shr, (a, b), valid, (data_type, range))
         }
     })
 }
 
 /// A shift in the scalar type that has exactly the type's width.
-fn integer_of(
+fn shifted(
     cx: &mut Context<'_>,
     op: BinaryOp,
-    a: Int,
-    b: Int,
+    (a, b): (Int, Int),
     valid: Option<V>,
     (data_type, range): (&DataType, Range),
 ) -> Lowered {
@@ -96,9 +95,9 @@ pub(super) fn extreme(
     if !arguments.iter().all(|argument| alike(&argument.data_type, data_type)) {
         return unsupported(format!("GREATEST or LEAST of other types as {data_type}"));
     }
-    let mut best = lower_expr(cx, first)?;
+    let mut best = cx.lower(first)?;
     for argument in rest {
-        let next = lower_expr(cx, argument)?;
+        let next = cx.lower(argument)?;
         let op = if greatest { CompareOp::Gt } else { CompareOp::Lt };
         let better = ordered(cx, op, &next, &best, data_type)?;
         // What is NULL is never better, and always worse.

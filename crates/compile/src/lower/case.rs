@@ -8,11 +8,11 @@ use kelpie_kir::{Scalar, Type};
 
 use super::facts::{facts, is_lazy};
 use super::logic::lower_condition;
+use super::text::heap;
 use super::value::{both, unsupported};
-use super::{compare, heap, literal};
+use super::{compare, literal};
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported, register_of};
 use crate::expr::Expr;
-use crate::lower::lower as lower_expr;
 use crate::types::{DataType, Range};
 
 /// Branches of one CASE that are compiled: each nests a block deeper.
@@ -44,10 +44,10 @@ pub(super) fn lower(
     let mut results = Vec::new();
     for (condition, result) in branches {
         conditions.push(lower_condition(cx, condition)?);
-        results.push(lower_expr(cx, result)?);
+        results.push(cx.lower(result)?);
     }
     let mut value = match otherwise {
-        Some(otherwise) => lower_expr(cx, otherwise)?,
+        Some(otherwise) => cx.lower(otherwise)?,
         None => literal::null(cx, &expr.data_type)?,
     };
     for (condition, result) in conditions.into_iter().zip(results).rev() {
@@ -87,7 +87,7 @@ pub(super) fn coalesce(
     arguments: &[Expr],
 ) -> Result<Lowered, Unsupported> {
     let Some((first, rest)) = arguments.split_first() else { return unsupported("COALESCE of nothing") };
-    let value = lower_expr(cx, first)?;
+    let value = cx.lower(first)?;
     let Some(valid) = value.valid else { return Ok(value) };
     if rest.is_empty() {
         return Ok(value);
@@ -109,7 +109,7 @@ pub(super) fn coalesce(
 /// Lowers NULLIF: NULL where both are equal, else the first. DataFusion's comparison operators take -0.0 for 0.0, but
 /// its NULLIF compares with Arrow's kernel, to which they differ.
 pub(super) fn null_if(cx: &mut Context<'_>, a: &Expr, b: &Expr) -> Result<Lowered, Unsupported> {
-    let (left, right) = (lower_expr(cx, a)?, lower_expr(cx, b)?);
+    let (left, right) = (cx.lower(a)?, cx.lower(b)?);
     let equal = match (&left.repr, &right.repr) {
         (Repr::Scalar(x), Repr::Scalar(y)) if a.data_type.is_float() => {
             let bits = if a.data_type == DataType::Float32 { Scalar::U32 } else { Scalar::U64 };
@@ -218,7 +218,7 @@ impl Target {
     }
 
     fn assign_expr(&self, cx: &mut Context<'_>, expr: &Expr) -> Result<(), Unsupported> {
-        let value = lower_expr(cx, expr)?;
+        let value = cx.lower(expr)?;
         self.assign(cx, value)
     }
 

@@ -8,14 +8,14 @@ use kelpie_kir::{BinaryOp, CompareOp, OverflowOp, Scalar, UnaryOp};
 
 use super::arithmetic::exact_scalar;
 use super::decimal::scale_up;
+use super::text::format;
 use super::value::{
     Int, boolean, both, checked, constant, either, float, int, integer, report, scalar, unsupported,
 };
-use super::{datetime, format, literal};
+use super::{datetime, literal};
 use crate::context::{Context, Lowered, Status, Unsupported, register_of};
 use crate::expr::Expr;
 use crate::expr::range;
-use crate::lower::lower as lower_expr;
 use crate::types::{DataType, Range};
 
 /// A converted value, and whether it did not fit.
@@ -35,7 +35,7 @@ pub(super) fn lower(
     if from == &DataType::Null {
         return literal::null(cx, to);
     }
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     if from == to {
         return Ok(value);
     }
@@ -66,7 +66,7 @@ fn convert(
             let text = format::to_text(cx, &value, from)?;
             fits(format::lowered(text))
         }
-        (Utf8, _) => super::cast_text::parse(cx, &value, to),
+        (Utf8, _) => super::text::cast_text::parse(cx, &value, to),
         (Boolean, _) if to.is_integer() => {
             let number = scalar(&value)?;
             let number = cx.builder.convert(number, Scalar::I32);

@@ -10,7 +10,6 @@ use super::value::{boolean, both, lower_scalar, scalar, unsupported, wider};
 use crate::context::{Context, Lowered, Repr, StoredIntegers, Unsupported, register_of};
 use crate::expr::range::literal_class;
 use crate::expr::{Expr, ExprKind};
-use crate::lower::lower as lower_expr;
 use crate::types::{DataType, Literal, Range};
 
 /// Lowers `left op right`.
@@ -61,7 +60,7 @@ fn comparison(
 ) -> Result<Comparison, Unsupported> {
     match &left.data_type {
         DataType::Utf8 => {
-            let (a, b) = (lower_expr(cx, left)?, lower_expr(cx, right)?);
+            let (a, b) = (cx.lower(left)?, cx.lower(right)?);
             Ok((text::compare(cx, op, &a, &b)?, a.valid, b.valid))
         }
         DataType::Float32 | DataType::Float64 => {
@@ -138,8 +137,7 @@ fn stored(cx: &mut Context<'_>, op: CompareOp, left: &Expr, right: &Expr) -> Opt
         op => (op, false),
     };
     if is_next {
-        let one = b.i64(1);
-        limit = b.add(limit, one);
+        limit = b.add_int(limit, 1);
     }
     let (least, most) = (b.int(Scalar::I64, scalar_range(scalar).min), b.int(Scalar::I64, most));
     let limit = match op {

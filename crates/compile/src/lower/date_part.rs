@@ -113,8 +113,7 @@ fn day_part(
 
 /// 0 to 6, where day 0 of the epoch is `epoch_day`.
 fn day_of_week(cx: &mut Context<'_>, days: V, epoch_day: i32) -> V {
-    let shift = cx.builder.i32(epoch_day);
-    let value = cx.builder.add(days, shift);
+    let value = cx.builder.add_int(days, epoch_day);
     let min = CHRONO_DAYS.min;
     let shifted = Int { value, range: Range { min, max: -min } };
     floor_div(cx, shifted, 7).1.value
@@ -124,8 +123,7 @@ fn day_of_week(cx: &mut Context<'_>, days: V, epoch_day: i32) -> V {
 fn iso_thursday(cx: &mut Context<'_>, days: V) -> V {
     let from_monday = day_of_week(cx, days, 3);
     let monday = cx.builder.sub(days, from_monday);
-    let three = cx.builder.i32(3);
-    cx.builder.add(monday, three)
+    cx.builder.add_int(monday, 3)
 }
 
 /// A week's number is how many Thursdays the year of its Thursday has had.
@@ -180,7 +178,7 @@ pub(super) fn lower_trunc(
         return Ok(integer(cx, value.value, valid, value.range));
     }
     let (units, _) = floor_div(cx, value, unit);
-    scaled_back(cx, units, unit, None, valid, data_type)
+    scaled_back(cx, (units, unit), None, valid, data_type)
 }
 
 /// Ticks of a granularity of days and shorter, by those of a second and a day.
@@ -233,14 +231,13 @@ fn coarse_trunc(
     let start = Int { value: start, range: Range { min: days.range.min - longest, max: days.range.max } };
     let kept = bounded(cx, start, NANOSECOND_DAYS);
     let bad = either(cx, in_range.bad, kept.bad);
-    scaled_back(cx, int(&kept.value)?, per_day, bad, valid, data_type)
+    scaled_back(cx, (int(&kept.value)?, per_day), bad, valid, data_type)
 }
 
 /// `count × unit` ticks; an error where that is beyond the type, or `bad` already.
 fn scaled_back(
     cx: &mut Context<'_>,
-    count: Int,
-    unit: i128,
+    (count, unit): (Int, i128),
     bad: Option<V>,
     valid: Option<V>,
     data_type: &DataType,

@@ -1,7 +1,7 @@
 //! Arithmetic and casts of dates and timestamps (without a time zone, or in UTC), as Arrow and chrono do them.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, OverflowOp, Scalar};
+use kelpie_kir::{OverflowOp, Scalar};
 
 use super::arithmetic::symbol;
 use super::cast::{Converted, bounded, scaled_within};
@@ -195,8 +195,7 @@ pub(super) fn convert(
             let divisor = old / new;
             let register = register_of(value.range.union(Range { min: 0, max: divisor }));
             let dividend = cx.builder.convert(value.value, register);
-            let divisor_value = cx.builder.int(register, divisor);
-            let quotient = cx.builder.binary(BinaryOp::Div, dividend, divisor_value);
+            let quotient = cx.builder.div_int(dividend, divisor);
             let range = Range { min: value.range.min / divisor, max: value.range.max / divisor };
             Ok(Converted { value: integer(cx, quotient, None, range), bad: None })
         }

@@ -9,7 +9,6 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, Builtin, Pointee, Scalar, Scope, Type};
 
-use super::lower_node;
 use super::value::{boolean, scalar};
 use crate::context::{Argument, Constant, Context, Lowered, Unsupported};
 use crate::expr::{Expr, ExprKind, columns_read};
@@ -55,11 +54,10 @@ pub(super) fn lower(cx: &mut Context<'_>, expr: &Expr) -> Result<Option<Lowered>
     let place = cx.builder.offset(memo, slot);
     let known = cx.builder.atomic_load(place, scope);
     let state = cx.builder.var_of("memo", known);
-    let zero = cx.builder.u32(0);
-    let unknown = cx.builder.eq(known, zero);
+    let unknown = cx.builder.eq_int(known, 0);
     cx.begin_if(unknown);
     cx.in_memo = true;
-    let value = lower_node(cx, expr);
+    let value = cx.lower(expr);
     cx.in_memo = false;
     let Lowered { repr, valid, .. } = value?;
     let value = scalar(&Lowered { repr, valid, range: None })?;

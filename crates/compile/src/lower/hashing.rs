@@ -43,14 +43,11 @@ pub fn mix(cx: &mut Context<'_>, value: V) -> V {
     let b = &mut *cx.builder;
     let mut value = value;
     for factor in [0xff51_afd7_ed55_8ccd_u64, 0xc4ce_b9fe_1a85_ec53] {
-        let shift = b.u64(33);
-        let high = b.binary(BinaryOp::Shr, value, shift);
+        let high = b.shr_int(value, 33);
         value = b.binary(BinaryOp::Xor, value, high);
-        let factor = b.u64(factor);
-        value = b.mul(value, factor);
+        value = b.mul_int(value, factor);
     }
-    let shift = b.u64(33);
-    let high = b.binary(BinaryOp::Shr, value, shift);
+    let high = b.shr_int(value, 33);
     b.binary(BinaryOp::Xor, value, high)
 }
 
@@ -59,10 +56,7 @@ pub fn spread(cx: &mut Context<'_>, function: HashFunction, value: V) -> V {
     match function {
         HashFunction::Murmur3 => mix(cx, value),
         HashFunction::Fnv1a => fnv1a(cx, value),
-        HashFunction::MultiplyShift => {
-            let factor = cx.builder.u64(GOLDEN);
-            cx.builder.mul(value, factor)
-        }
+        HashFunction::MultiplyShift => cx.builder.mul_int(value, GOLDEN),
     }
 }
 
@@ -72,8 +66,7 @@ pub fn low_bits(cx: &mut Context<'_>, function: HashFunction, hash: V) -> V {
         return hash;
     }
     let b = &mut *cx.builder;
-    let half = b.u64(u64::from(u64::BITS / 2));
-    let high = b.binary(BinaryOp::Shr, hash, half);
+    let high = b.shr_int(hash, u64::from(u64::BITS / 2));
     b.binary(BinaryOp::Xor, hash, high)
 }
 
@@ -83,8 +76,7 @@ fn fnv1a(cx: &mut Context<'_>, value: V) -> V {
     let (prime, byte) = (b.u64(0x0100_0000_01b3), b.u64(0xff));
     let mut hash = b.u64(0xcbf2_9ce4_8422_2325);
     for index in 0..8 {
-        let shift = b.u64(8 * index);
-        let shifted = b.binary(BinaryOp::Shr, value, shift);
+        let shifted = b.shr_int(value, 8 * index);
         let low = b.and(shifted, byte);
         hash = b.binary(BinaryOp::Xor, hash, low);
         hash = b.mul(hash, prime);
@@ -155,8 +147,7 @@ fn scalar_bits(cx: &mut Context<'_>, value: V, wide: bool) -> V {
         scalar if wide || scalar == Scalar::I128 => {
             let value = b.convert(value, Scalar::I128);
             let low = b.convert(value, Scalar::U64);
-            let shift = b.int(Scalar::I128, 64);
-            let high = b.binary(BinaryOp::Shr, value, shift);
+            let high = b.shr_int(value, 64);
             let high = b.convert(high, Scalar::U64);
             let high = mix(cx, high);
             cx.builder.binary(BinaryOp::Xor, low, high)

@@ -9,7 +9,6 @@ use super::value::{boolean, both, either, scalar, unsupported, wider};
 use super::{compare, text};
 use crate::context::{Case, Constant, Context, Lowered, Repr, Text, Unsupported, register_of};
 use crate::expr::{Expr, ExprKind};
-use crate::lower::lower as lower_expr;
 use crate::types::{DataType, Literal, Range};
 
 /// Constants from which on they are a table.
@@ -26,7 +25,7 @@ pub(super) fn lower(
     list: &[Expr],
     negated: bool,
 ) -> Result<Lowered, Unsupported> {
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let table = Table::of(list, &input.data_type)?;
     let chained: Vec<&Expr> = match &table {
         Some(_) => list.iter().filter(|element| !is_constant(element)).collect(),
@@ -75,7 +74,7 @@ fn matches(
         let (a, b) = compare::with_literal(cx, *value, *literal);
         return Ok((cx.builder.eq(a, b), None));
     }
-    let element = lower_expr(cx, element)?;
+    let element = cx.lower(element)?;
     let equal = match data_type {
         DataType::Utf8 => text::compare(cx, CompareOp::Eq, value, &element)?,
         DataType::Float32 | DataType::Float64 => {
@@ -252,8 +251,7 @@ fn text_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
     function(cx, &format!("text_in_table{}", text::case_name(case)), &params, Scalar::Bool, |b| {
         let [bytes, offsets, count, data, length] = [0, 1, 2, 3, 4].map(|index| b.param(index));
         search(b, count, |b, place| {
-            let one = b.u32(1);
-            let next = b.add(place, one);
+            let next = b.add_int(place, 1);
             let (start, end) = (b.element(offsets, place), b.element(offsets, next));
             let (element, width) = (b.offset(bytes, start), b.sub(end, start));
             b.call(order, &[data, length, element, width])

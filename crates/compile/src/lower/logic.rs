@@ -10,7 +10,6 @@ use super::facts::is_lazy;
 use super::value::{boolean, both, lower_scalar, scalar, unsupported};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::{Expr, ExprKind};
-use crate::lower::lower as lower_expr;
 
 /// AND or OR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +138,7 @@ pub(super) fn not(cx: &mut Context<'_>, expr: &Expr) -> Result<Lowered, Unsuppor
 
 /// Lowers IS [NOT] NULL.
 pub(super) fn is_null(cx: &mut Context<'_>, expr: &Expr, negated: bool) -> Result<Lowered, Unsupported> {
-    let valid = match lower_expr(cx, expr)?.valid {
+    let valid = match cx.lower(expr)?.valid {
         Some(valid) => valid,
         None => cx.builder.bool(true),
     };
@@ -167,7 +166,7 @@ pub fn lower_condition(cx: &mut Context<'_>, expr: &Expr) -> Result<V, Unsupport
         ExprKind::And(..) => Connective::And,
         ExprKind::Or(..) => Connective::Or,
         _ => {
-            let value = lower_expr(cx, expr)?;
+            let value = cx.lower(expr)?;
             return is_true(cx, &value, expr);
         }
     };

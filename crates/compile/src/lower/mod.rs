@@ -4,8 +4,6 @@ mod arithmetic;
 mod bits;
 mod case;
 mod cast;
-mod cast_float;
-mod cast_text;
 mod civil;
 mod columns;
 mod compare;
@@ -13,58 +11,41 @@ mod date_part;
 mod datetime;
 mod decimal;
 mod dictionary;
-mod digits;
 mod facts;
-mod format;
 pub(crate) mod hashing;
-mod hashing_text;
-mod heap;
 mod inlist;
-mod letters;
-mod like;
 mod literal;
 mod logic;
-mod matching;
 mod math;
-mod needle;
 mod operands;
-mod pad;
-mod parsing;
 mod part;
 mod projection;
 mod reciprocal;
-mod regex;
-mod search;
-mod slices;
-mod swar;
 mod text;
-mod text_run;
 mod trunc;
-mod unicode;
 mod value;
 mod wide;
-mod words;
 
 pub(crate) use columns::{of_expr as column_of, of_projection as columns_of};
 pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
-pub(crate) use hashing_text::{
+pub use logic::lower_condition;
+pub use operands::alike;
+pub(crate) use text::hashing::{
     hash as hash_text, hash_in_any_order as text_hash_in_any_order, hash_of_parts as text_hash_of_parts,
     part as text_hash_part,
 };
-pub(crate) use heap::{
+pub(crate) use text::heap::{
     TextPart, copied as copied_text, copied_to_part, copy as copy_text, copy_exactly, lasting,
     make as make_text, plain as plain_text,
 };
-pub use logic::lower_condition;
-pub(crate) use matching::Matching;
-pub(crate) use needle::{Finder, MORE_MARKS, NeedleCondition};
-pub use operands::alike;
+pub(crate) use text::matching::Matching;
+pub(crate) use text::needle::{Finder, MORE_MARKS, NeedleCondition};
 pub(crate) use text::order as text_order;
+pub(crate) use text::run::WarpRows;
 pub use text::text_equal;
-pub(crate) use text_run::WarpRows;
+pub(crate) use text::words::{WORD_BYTES, text_word};
 pub(crate) use value::text as text_of;
 pub(crate) use wide::{conjuncts, supports_wide_rows};
-pub(crate) use words::{WORD_BYTES, text_word};
 
 use self::value::unsupported;
 use crate::context::{Case, Context, Lowered, Unsupported};
@@ -78,6 +59,13 @@ pub fn lower(cx: &mut Context<'_>, expr: &Expr) -> Result<Lowered, Unsupported> 
     match dictionary::lower(cx, expr)? {
         Some(value) => Ok(value),
         None => lower_node(cx, expr),
+    }
+}
+
+impl Context<'_> {
+    /// As [`lower`]: by it expressions are lowered that stand inside others, so that no topic's file needs the one that knows all of them.
+    pub(crate) fn lower(&mut self, expr: &Expr) -> Result<Lowered, Unsupported> {
+        lower(self, expr)
     }
 }
 
@@ -101,9 +89,9 @@ fn lower_node(cx: &mut Context<'_>, expr: &Expr) -> Result<Lowered, Unsupported>
         ExprKind::Cast { input, safe } => cast::lower(cx, input, *safe, &expr.data_type),
         ExprKind::InList { input, list, negated } => inlist::lower(cx, input, list, *negated),
         ExprKind::Like { input, pattern, negated, case_insensitive } => {
-            like::lower(cx, input, pattern, *negated, *case_insensitive)
+            text::like::lower(cx, input, pattern, *negated, *case_insensitive)
         }
-        ExprKind::Regex { input, regex, negated } => regex::lower(cx, input, regex, *negated),
+        ExprKind::Regex { input, regex, negated } => text::regex::lower(cx, input, regex, *negated),
         ExprKind::Function(function, arguments) => call(cx, expr, *function, arguments),
     }
 }
@@ -121,26 +109,26 @@ fn call(
         (Function::Substr, _) => text::substring(cx, arguments),
         (Function::CharacterLength, [input]) => text::character_length(cx, input),
         (Function::OctetLength, [input]) => text::octet_length(cx, input),
-        (Function::Upper, [input]) => letters::change_case(cx, input, Case::Upper),
-        (Function::Lower, [input]) => letters::change_case(cx, input, Case::Lower),
-        (Function::InitialCapitals, [input]) => letters::initial_capitals(cx, input),
-        (Function::Translate, _) => letters::translate(cx, arguments),
+        (Function::Upper, [input]) => text::letters::change_case(cx, input, Case::Upper),
+        (Function::Lower, [input]) => text::letters::change_case(cx, input, Case::Lower),
+        (Function::InitialCapitals, [input]) => text::letters::initial_capitals(cx, input),
+        (Function::Translate, _) => text::letters::translate(cx, arguments),
         (Function::DatePart(part), [input]) => date_part::lower_part(cx, part, input, &expr.data_type),
         (Function::DateTrunc(granularity), [input]) => {
             date_part::lower_trunc(cx, granularity, input, &expr.data_type)
         }
-        (Function::ConcatOperator, _) => heap::concat_operator(cx, arguments),
-        (Function::Concat, _) => heap::concat(cx, arguments),
-        (Function::ConcatWithSeparator, _) => heap::concat_with_separator(cx, arguments),
-        (Function::Trim(side), _) => slices::trim(cx, side, arguments),
-        (Function::Left, _) => slices::ends(cx, Side::Left, arguments),
-        (Function::Right, _) => slices::ends(cx, Side::Right, arguments),
-        (Function::Search(what), _) => search::search(cx, what, arguments),
-        (Function::Pad(side), _) => pad::pad(cx, side, arguments),
-        (Function::SplitPart, _) => pad::split_part(cx, arguments),
-        (Function::Replace, _) => search::replace(cx, arguments),
-        (Function::Repeat, _) => search::repeat(cx, arguments),
-        (Function::Reverse, [input]) => search::reverse(cx, input),
+        (Function::ConcatOperator, _) => text::heap::concat_operator(cx, arguments),
+        (Function::Concat, _) => text::heap::concat(cx, arguments),
+        (Function::ConcatWithSeparator, _) => text::heap::concat_with_separator(cx, arguments),
+        (Function::Trim(side), _) => text::slices::trim(cx, side, arguments),
+        (Function::Left, _) => text::slices::ends(cx, Side::Left, arguments),
+        (Function::Right, _) => text::slices::ends(cx, Side::Right, arguments),
+        (Function::Search(what), _) => text::search::search(cx, what, arguments),
+        (Function::Pad(side), _) => text::pad::pad(cx, side, arguments),
+        (Function::SplitPart, _) => text::pad::split_part(cx, arguments),
+        (Function::Replace, _) => text::search::replace(cx, arguments),
+        (Function::Repeat, _) => text::search::repeat(cx, arguments),
+        (Function::Reverse, [input]) => text::search::reverse(cx, input),
         (Function::OneNan, [input]) => math::one_nan(cx, input),
         (Function::Abs, [input]) => math::absolute(cx, input, &expr.data_type),
         (Function::Round, [input]) => math::round(cx, input, None, &expr.data_type),

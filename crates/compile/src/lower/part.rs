@@ -2,7 +2,6 @@
 
 use kelpie_kir::{BinaryOp, Scalar};
 
-use super::lower;
 use crate::context::{Context, Lowered, Repr, Unsupported};
 use crate::expr::Expr;
 use crate::lower::hashing::hash_keys;
@@ -18,7 +17,7 @@ pub fn lower_part(cx: &mut Context<'_>, bits: u32, keys: &[Expr]) -> Result<Lowe
     for key in keys {
         // By type, not by range: both sides of a join must come to the same part.
         let wide = matches!(key.data_type, DataType::Decimal128 { .. } | DataType::UInt64);
-        lowered.push((lower(cx, key)?, wide));
+        lowered.push((cx.lower(key)?, wide));
     }
     let keys: Vec<(&Lowered, bool)> = lowered.iter().map(|(key, wide)| (key, *wide)).collect();
     let hash = hash_keys(cx, &keys, HashFunction::Murmur3);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{infer_range, lower};
+use super::infer_range;
 use crate::context::{Context, Lowered, Origin, RowLayer, Unsupported};
 use crate::expr::{Expr, ExprKind};
 use crate::types::Range;
@@ -21,7 +21,7 @@ impl RowLayer for Projection {
 
     fn load(&self, cx: &mut Context<'_>, column: usize) -> Result<Lowered, Unsupported> {
         let missing = || Unsupported(format!("column {column} is out of range"));
-        lower(cx, self.0.get(column).ok_or_else(missing)?)
+        cx.lower(self.0.get(column).ok_or_else(missing)?)
     }
 
     fn range(&self, column: usize, below: &dyn Fn(usize) -> Option<Range>) -> Option<Range> {

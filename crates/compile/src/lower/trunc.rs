@@ -1,7 +1,7 @@
 //! `trunc`, as DataFusion's function of this name.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Scalar, UnaryOp};
+use kelpie_kir::{Scalar, UnaryOp};
 
 use super::value::{Int, constant, float, integer, lower_int, lower_scalar, unsupported};
 use crate::context::{Context, Lowered, Unsupported, register_of};
@@ -75,8 +75,7 @@ fn clear_digits(cx: &mut Context<'_>, value: Int, digits: u32) -> Int {
     let Some(factor) = 10i128.checked_pow(digits) else { return constant(cx, 0) };
     let register = register_of(value.range.union(Range { min: 0, max: factor }));
     let wide = cx.builder.convert(value.value, register);
-    let factor = cx.builder.int(register, factor);
-    let rest = cx.builder.binary(BinaryOp::Rem, wide, factor);
+    let rest = cx.builder.rem_int(wide, factor);
     let result = cx.builder.sub(wide, rest);
     Int { value: result, range: Range { min: value.range.min.min(0), max: value.range.max.max(0) } }
 }

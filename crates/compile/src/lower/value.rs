@@ -6,7 +6,6 @@ use kelpie_kir::{OverflowOp, Scalar};
 use crate::context::{Context, Lowered, Repr, Status, Text, Unsupported, register_of};
 use crate::expr::Expr;
 use crate::expr::range;
-use crate::lower::lower;
 use crate::types::Range;
 
 /// An integer in a register (dates, timestamps and unscaled decimals too) that is `i32`, `i64` or `i128` and holds
@@ -45,13 +44,13 @@ pub(super) fn int(value: &Lowered) -> Result<Int, Unsupported> {
 
 /// Lowers an expression whose value is a scalar.
 pub(super) fn lower_scalar(cx: &mut Context<'_>, expr: &Expr) -> Result<(V, Option<V>), Unsupported> {
-    let value = lower(cx, expr)?;
+    let value = cx.lower(expr)?;
     Ok((scalar(&value)?, value.valid))
 }
 
 /// Lowers an expression whose value is an integer inside.
 pub(super) fn lower_int(cx: &mut Context<'_>, expr: &Expr) -> Result<(Int, Option<V>), Unsupported> {
-    let value = lower(cx, expr)?;
+    let value = cx.lower(expr)?;
     Ok((int(&value)?, value.valid))
 }
 

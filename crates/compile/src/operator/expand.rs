@@ -319,8 +319,7 @@ fn owner(cx: &mut Context<'_>, sum: V, index: V) -> V {
         let b = &mut *cx.builder;
         let mut goes = b.ge(index, passed);
         if !lanes.is_power_of_two() {
-            let end = b.u32(lanes);
-            let is_there = b.lt(last, end);
+            let is_there = b.lt_int(last, lanes);
             goes = b.and(is_there, goes);
         }
         let further = b.add(owner, width);

@@ -61,8 +61,7 @@ impl Together for KeyTexts {
             cx.begin_if(active);
             let text = Text { data: *data, length: *length, case: text.case, code: None };
             self.mark(cx, false);
-            let width = cx.builder.u32(WORD_BYTES);
-            let place = cx.builder.mul(number, width);
+            let place = cx.builder.mul_int(number, WORD_BYTES);
             let own = text_hash_part(cx, &text, place);
             cx.builder.assign(part, own);
             cx.end();

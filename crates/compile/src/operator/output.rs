@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Expr as Kir, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, CompareOp, Expr as Kir, Scalar, Scope, Type};
 
 use crate::context::register_type;
 use crate::context::{Argument, Case, Constant, Context, Lowered, Repr, Text, Unsupported};
@@ -151,7 +151,8 @@ impl OutputOperator {
         };
         let validity = info.nullable.then(|| states.state(&field.name, 1, self.rows));
         let (name, data_type) = (field.name.clone(), field.data_type.clone());
-        OutputColumn { name, data_type, validity, storage, range: info.range, scattered: info.scattered }
+        let (range, scattered) = (info.range, info.scattered);
+        OutputColumn { name, data_type, validity, storage, range, scattered, order: None }
     }
 
     /// Where the result lies.
@@ -379,11 +380,8 @@ pub fn map_case(cx: &mut Context<'_>, byte: V, case: Case) -> V {
         Case::Lower => b'A',
     };
     let b = &mut *cx.builder;
-    let first = b.int(Scalar::U8, first);
-    let distance = b.sub(byte, first);
-    let letters = b.int(Scalar::U8, 26);
-    let is_letter = b.lt(distance, letters);
-    let bit = b.int(Scalar::U8, 0x20);
-    let flipped = b.binary(BinaryOp::Xor, byte, bit);
+    let distance = b.sub_int(byte, first);
+    let is_letter = b.lt_int(distance, 26);
+    let flipped = b.xor_int(byte, 0x20);
     b.select(is_letter, flipped, byte)
 }

@@ -157,8 +157,7 @@ impl Queue {
         let counter = self.counter(cx);
         let b = &mut *cx.builder;
         let taken = b.load_read_only(counter);
-        let shift = b.u64(RangeQueue::PIECE_BITS);
-        let ranges = b.binary(BinaryOp::Shr, taken, shift);
+        let ranges = b.shr_int(taken, RangeQueue::PIECE_BITS);
         let ranges = b.binary(BinaryOp::Min, ranges, room);
         let ranges = b.convert(ranges, Scalar::U32);
         let (none, one) = (b.u32(0), b.u32(1));

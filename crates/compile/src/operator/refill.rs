@@ -57,8 +57,7 @@ impl Refill {
         let live = b.var_of("goes_on", no);
         let rows: Vec<Var> = registers.iter().map(|register| b.var_of("row", *register)).collect();
         let held = b.read(self.held);
-        let zero = b.u32(0);
-        let any = b.ne(arrived, zero);
+        let any = b.ne_int(arrived, 0);
         let busy = b.or(any, is_last);
         // A warp to which nothing comes costs a vote.
         cx.begin_if(busy);
@@ -93,8 +92,7 @@ impl Refill {
         let b = &mut *cx.builder;
         let (is_idle, is_there) = (b.not(active), b.lt(place, held));
         let takes = b.and(is_idle, is_there);
-        let one = b.u32(1);
-        let top = b.sub(held, one);
+        let top = b.sub_int(held, 1);
         let source = b.sub(top, place);
         for (waiting, row) in self.rows.iter().zip(rows) {
             let kept = cx.builder.read(*waiting);

@@ -63,8 +63,7 @@ impl Staged {
         let warp = b.div(thread, width);
         let mut array = |name: String, scalar, length: u32| {
             let all = b.shared(&name, Pointee::Scalar(scalar), length * warps);
-            let length = b.u32(length);
-            let before = b.mul(warp, length);
+            let before = b.mul_int(warp, length);
             b.offset(all, before)
         };
         let places = array(format!("range_places_{number}"), Scalar::U32, room);
@@ -211,8 +210,7 @@ impl Staged {
     /// Where an array of the ring has a range of this number.
     fn pointer(&self, cx: &mut Context<'_>, array: V, range: V) -> V {
         let b = &mut *cx.builder;
-        let mask = b.u32(self.room - 1);
-        let place = b.and(range, mask);
+        let place = b.and_int(range, self.room - 1);
         b.offset(array, place)
     }
 }

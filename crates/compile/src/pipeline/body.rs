@@ -61,8 +61,7 @@ impl Body<'_> {
     pub(super) fn break_if_failed(cx: &mut Context<'_>) {
         let b = &mut *cx.builder;
         let status = b.builtin(Builtin::Status);
-        let zero = b.u32(0);
-        let failed = b.ne(status, zero);
+        let failed = b.ne_int(status, 0);
         b.break_if(failed);
     }
 

@@ -37,7 +37,7 @@ use crate::MicroModel;
 use crate::choices::Choices;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
-use crate::layout::ColumnInfo;
+use crate::layout::{ColumnInfo, Direction};
 use crate::operator::filter::Filter;
 use crate::operator::output::OutputOperator;
 use crate::operator::roles::Sink;
@@ -90,17 +90,16 @@ pub(crate) fn pipelines(
         cut.counts = Some(cut.counts_of_rows());
     }
     let mut is_in_order = false;
-    let output = match plan {
+    let mut output = match plan {
         Plan::Sort { input, keys, fetch } => {
             let rows = cut.open(input)?;
-            let counted = rows.in_order(keys).filter(|_| fetch.is_none());
-            match (cut.sort_place(keys, rows.bound(), counted.is_some())?, counted) {
-                (SortPlace::Order, Some(counted)) => {
+            match cut.sort_place((keys, *fetch), &rows)? {
+                SortPlace::Input => {
                     is_in_order = true;
-                    cut.ordered_output(plan, counted, rows)?
+                    cut.output_in_order(plan, *fetch, rows)?
                 }
-                (SortPlace::Device, _) => cut.sort(plan, (keys, *fetch), rows)?,
-                (SortPlace::Host | SortPlace::Order, _) => cut.output(plan, None, rows)?,
+                SortPlace::Device => cut.sort(plan, (keys, *fetch), rows)?,
+                SortPlace::Host => cut.output(plan, None, rows)?,
             }
         }
         Plan::Limit { input, skip, fetch } => {
@@ -113,7 +112,20 @@ pub(crate) fn pipelines(
             cut.output(plan, None, rows)?
         }
     };
+    if let Plan::Sort { keys, .. } = plan {
+        note_order(&mut output, keys);
+    }
     Ok(Pipelines { states: cut.states, pipelines: cut.done, output, is_in_order })
+}
+
+/// Notes that the rows of a result come in an order.
+fn note_order(output: &mut OutputLayout, keys: &[SortKey]) {
+    if let Some(SortKey { expr, descending, .. }) = keys.first()
+        && let ExprKind::Column(first) = expr.kind
+        && let Some(column) = output.columns.get_mut(first)
+    {
+        column.order = Some(if *descending { Direction::Descending } else { Direction::Ascending });
+    }
 }
 
 struct Cut<'a> {
@@ -155,9 +167,10 @@ impl Cut<'_> {
         &mut self,
         plan: &Plan,
         limit: Option<u64>,
-        rows: OpenRows,
+        mut rows: OpenRows,
     ) -> Result<OutputLayout, Unsupported> {
         let (fields, bound) = (plan.fields(), rows.bound());
+        rows.note("result", &fields);
         let infos = self.of_result(rows.columns.clone());
         let states = self.states.of(Purpose::Output);
         let output = match limit {
@@ -169,14 +182,32 @@ impl Cut<'_> {
         Ok(layout)
     }
 
+    /// Ends the plan's rows, which come in its order, in the result, the first `fetch` of them.
+    fn output_in_order(
+        &mut self,
+        plan: &Plan,
+        fetch: Option<usize>,
+        rows: OpenRows,
+    ) -> Result<OutputLayout, Unsupported> {
+        match (rows.counted(), fetch) {
+            (Some(counted), None) => self.ordered_output(plan, counted, rows),
+            _ => {
+                // Rows whose places are counted before they are written keep the order of their source.
+                self.counts = Some(self.counts_of_rows());
+                self.output(plan, fetch.map(|fetch| fetch as u64), rows)
+            }
+        }
+    }
+
     /// Ends the plan's rows, which come in its order, in the result; `counted`: the state that counts them.
     fn ordered_output(
         &mut self,
         plan: &Plan,
         counted: usize,
-        rows: OpenRows,
+        mut rows: OpenRows,
     ) -> Result<OutputLayout, Unsupported> {
         let (fields, bound) = (plan.fields(), rows.bound());
+        rows.note("result", &fields);
         let infos = self.of_result(rows.columns.clone());
         let states = self.states.of(Purpose::Output);
         let output = OutputOperator::plan_ordered(&fields, &infos, bound, counted, states)?;
@@ -211,18 +242,29 @@ impl Cut<'_> {
     }
 
     /// Who puts the result's rows in order.
-    fn sort_place(&self, keys: &[SortKey], bound: u64, are_in_order: bool) -> Result<SortPlace, Unsupported> {
+    fn sort_place(
+        &self,
+        (keys, fetch): (&[SortKey], Option<usize>),
+        rows: &OpenRows,
+    ) -> Result<SortPlace, Unsupported> {
         let most = self.choices.host_sort_rows.unwrap_or(HOST_SORT_ROWS);
-        let rule = match keys.is_empty() || bound <= most {
-            _ if are_in_order => (SortPlace::Order, "rows come in this order"),
-            true => (SortPlace::Host, "so few rows are sorted before a kernel starts"),
-            false => (SortPlace::Device, "many rows"),
+        let (lacks, is_small) = (rows.lacks_order(keys), rows.bound() <= most);
+        let is_whole = rows.has_every_row() || rows.counted().is_some();
+        let rule = match lacks {
+            None if is_whole => (SortPlace::Input, "rows come in this order"),
+            // A worker's heap keeps the few that are wanted, and looks at each row once.
+            None if !is_small && (fetch.is_none() || !self.shape.is_serial()) => {
+                (SortPlace::Input, "rows come in this order, and are counted before they are written")
+            }
+            _ if keys.is_empty() || is_small => {
+                (SortPlace::Host, "so few rows are sorted before a kernel starts")
+            }
+            _ => (SortPlace::Device, "many rows"),
         };
-        self.chooser.choose("sort", rule, |value| match value {
-            SortPlace::Device if keys.is_empty() => Err("there are no keys".into()),
-            SortPlace::Order if !are_in_order => Err("rows do not come in this order".into()),
-            SortPlace::Order => Ok(()),
-            SortPlace::Device | SortPlace::Host => Ok(()),
+        self.chooser.choose("sort", rule, |value| match (value, lacks) {
+            (SortPlace::Input, Some(lacks)) => Err(lacks.into()),
+            (SortPlace::Device, _) if keys.is_empty() => Err("there are no keys".into()),
+            _ => Ok(()),
         })
     }
 
@@ -236,9 +278,10 @@ impl Cut<'_> {
         &mut self,
         plan: &Plan,
         (keys, fetch): (&[SortKey], Option<usize>),
-        rows: OpenRows,
+        mut rows: OpenRows,
     ) -> Result<OutputLayout, Unsupported> {
         let bound = rows.bound();
+        rows.note("rows", &plan.fields());
         let size = self.sort_size(&rows);
         let form = self.sort_form("sort")?;
         let site = Site { chooser: self.chooser, name: "sort" };
@@ -300,7 +343,7 @@ impl Cut<'_> {
         work: Work,
     ) {
         let foreseen = open.source.is_scan().then(|| sink.estimated_rows(open.expected())).flatten();
-        let Open { source, steps, prunes, skips, bound, shared_out, sorted, .. } = open;
+        let Open { source, steps, prunes, skips, bound, shared_out, sorted, known, .. } = open;
         let counts = self.counts;
         self.done.push(Pipeline {
             source,
@@ -316,6 +359,7 @@ impl Cut<'_> {
             foreseen,
             shared_out,
             sorted,
+            known,
             work,
         });
     }
@@ -387,7 +431,9 @@ impl Cut<'_> {
                 // Nobody asks where there are no joins.
                 let is_safe = !self.uses.is_empty();
                 let properties = RowProperties { is_safe, ..properties };
-                Ok(OpenRows { properties, ..OpenRows::new(vec![open], columns) })
+                let mut rows = OpenRows { properties, ..OpenRows::new(vec![open], columns) };
+                rows.note("scan", &node.fields);
+                Ok(rows)
             }
             Plan::Filter { input, predicate } => {
                 self.rank_limit = RankLimit::of(input, predicate).or(self.rank_limit.take());

@@ -46,6 +46,7 @@ pub(crate) fn generate(
     let sink = &pipeline.sink;
     Ok(CompiledPipeline {
         name: pipeline.to_string(),
+        known: pipeline.known.clone(),
         variant: variant(name, pipeline, memory, environment)?,
         others: Vec::new(),
         rows: sink.own_rows().unwrap_or_else(|| pipeline.source.rows()),

@@ -70,6 +70,8 @@ pub(crate) struct Pipeline {
     pub shared_out: Option<u64>,
     /// The sort that makes the order of the source.
     pub sorted: Option<Sorting>,
+    /// What is known of its rows as a whole, for people.
+    pub known: Vec<String>,
     /// What the engine does for it beside what its operators need.
     pub work: Work,
 }

@@ -135,8 +135,7 @@ pub(super) fn mark(cx: &mut Context<'_>, step: usize, flow: Flow) {
 /// A lane beyond the end reads the last row, and takes no part.
 pub(super) fn clamp(cx: &mut Context<'_>, row: V, rows: V) -> (V, Flow) {
     let in_range = cx.builder.lt(row, rows);
-    let one = cx.builder.i64(1);
-    let last = cx.builder.sub(rows, one);
+    let last = cx.builder.sub_int(rows, 1);
     let row = cx.builder.binary(BinaryOp::Min, row, last);
     (row, Flow::Flag { active: Some(in_range) })
 }
@@ -155,8 +154,7 @@ pub(super) fn for_range(
     let done = cx.builder.ge(current, to);
     cx.builder.break_if(done);
     body(cx, current)?;
-    let one = cx.builder.i64(1);
-    let next = cx.builder.add(current, one);
+    let next = cx.builder.add_int(current, 1);
     cx.builder.assign(index, next);
     cx.end();
     Ok(())
@@ -174,13 +172,11 @@ pub(super) fn for_range_unrolled(
     let index = cx.builder.var_of(name, from);
     cx.begin_loop();
     let current = cx.builder.read(index);
-    let turns = cx.builder.i64(TURNS_AT_ONCE);
-    let next = cx.builder.add(current, turns);
+    let next = cx.builder.add_int(current, TURNS_AT_ONCE);
     let beyond = cx.builder.lt(to, next);
     cx.builder.break_if(beyond);
     for turn in 0..TURNS_AT_ONCE {
-        let turn = cx.builder.i64(turn);
-        let row = cx.builder.add(current, turn);
+        let row = cx.builder.add_int(current, turn);
         body(cx, row)?;
     }
     cx.builder.assign(index, next);

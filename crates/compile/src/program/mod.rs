@@ -11,7 +11,7 @@ pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 
 use kelpie_kir::{Module, Scalar};
 
-use crate::layout::{ColumnFacts, ColumnLayout, Scattered};
+use crate::layout::{ColumnFacts, ColumnLayout, Direction, Scattered};
 use crate::shape::LaunchShape;
 use crate::types::{DataType, Range};
 use crate::variant::Genome;
@@ -170,6 +170,8 @@ impl CompiledKernel {
 pub struct CompiledPipeline {
     /// What it does, for people.
     pub name: String,
+    /// What is known of its rows as a whole, a line for its source and one for the result, for people.
+    pub known: Vec<String>,
     /// How that is done, by what was chosen.
     pub variant: PipelineVariant,
     /// Other ways to do it, which blocks of its rows may take in turn with that one ([`Choices::rotation`](crate::choices::Choices)).
@@ -459,6 +461,8 @@ pub struct OutputColumn {
     pub range: Option<Range>,
     /// As in [`ColumnInfo`](crate::layout::ColumnInfo).
     pub scattered: Option<Scattered>,
+    /// The order of its values that are not NULL, where the rows are delivered in it.
+    pub order: Option<Direction>,
 }
 
 /// Values of a column of the result.

@@ -51,8 +51,7 @@ impl Bitmap {
         let (pointer, bit) = self.bit_of(cx, slot);
         let word = cx.builder.load(pointer);
         let found = cx.builder.and(word, bit);
-        let zero = cx.builder.u32(0);
-        cx.builder.ne(found, zero)
+        cx.builder.ne_int(found, 0)
     }
 
     /// Whether a slot (`u32`) is taken, by a bitmap that nothing writes any more.
@@ -73,7 +72,6 @@ impl Bitmap {
         let (pointer, bit) = self.bit_of(cx, slot);
         let old = cx.builder.atomic(AtomicOp::Or, pointer, bit, Scope::Device);
         let before = cx.builder.and(old, bit);
-        let zero = cx.builder.u32(0);
-        cx.builder.eq(before, zero)
+        cx.builder.eq_int(before, 0)
     }
 }

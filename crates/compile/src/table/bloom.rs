@@ -41,8 +41,7 @@ impl Bloom {
     /// The last word, `i64`: the count is a power of two.
     pub fn last(self, cx: &mut Context<'_>) -> V {
         let capacity = cx.argument("bloom_words", Scalar::I64, Argument::StateCapacity(self.words));
-        let one = cx.builder.i64(1);
-        cx.builder.sub(capacity, one)
+        cx.builder.sub_int(capacity, 1)
     }
 
     /// Notes that a key with this hash (`u64`), whose word (`i64`) it is, is there.
@@ -81,8 +80,7 @@ fn bits_of(cx: &mut Context<'_>, hash: V) -> V {
     let mut bits: Option<V> = None;
     for number in 0..BITS {
         // A distance counts modulo 64: what is above a number's six bits does not matter.
-        let shift = b.u64(FIRST_BIT + NUMBER_BITS * number);
-        let distance = b.binary(BinaryOp::Shr, hash, shift);
+        let distance = b.shr_int(hash, FIRST_BIT + NUMBER_BITS * number);
         let bit = b.binary(BinaryOp::Shl, one, distance);
         bits = Some(match bits {
             Some(bits) => b.or(bits, bit),

@@ -54,8 +54,7 @@ impl KeyBounds {
         let complement = b.not(complement);
         let mut value = |order| {
             let value = b.bitcast(order, Scalar::I64);
-            let top = b.i64(i64::MIN);
-            b.binary(BinaryOp::Xor, value, top)
+            b.xor_int(value, i64::MIN)
         };
         Loaded { least: value(complement), greatest: value(order) }
     }
@@ -115,8 +114,7 @@ impl Bounds {
         let value = scalar_of(key)?;
         let b = &mut *cx.builder;
         let value = b.convert(value, Scalar::I64);
-        let top = b.i64(i64::MIN);
-        let order = b.binary(BinaryOp::Xor, value, top);
+        let order = b.xor_int(value, i64::MIN);
         let order = b.bitcast(order, Scalar::U64);
         let complement = b.not(order);
         for (var, candidate) in [(self.greatest, order), (self.least, complement)] {

@@ -98,8 +98,7 @@ impl Buckets {
         let (begin, end) = self.bounds(cx, slot);
         let taken = cx.builder.ne(begin, end);
         cx.begin_if(taken);
-        let one = cx.builder.u32(1);
-        let first = cx.builder.add(begin, one);
+        let first = cx.builder.add_int(begin, 1);
         cx.builder.assign(cursor, first);
         cx.end();
     }
@@ -107,8 +106,7 @@ impl Buckets {
     /// The place (`i64`) of the row at a position + 1 (`u32`).
     pub fn place_at(&self, cx: &mut Context<'_>, cursor: V) -> V {
         if self.has_rows {
-            let one = cx.builder.u32(1);
-            let position = cx.builder.sub(cursor, one);
+            let position = cx.builder.sub_int(cursor, 1);
             return cx.builder.convert(position, Scalar::I64);
         }
         let entry = self.entry(cx, cursor);
@@ -144,8 +142,7 @@ impl Buckets {
 
     /// The place (`i64`) of the row at a position (`u32`).
     pub fn place_of_position(&self, cx: &mut Context<'_>, position: V) -> V {
-        let one = cx.builder.u32(1);
-        let cursor = cx.builder.add(position, one);
+        let cursor = cx.builder.add_int(position, 1);
         self.place_at(cx, cursor)
     }
 

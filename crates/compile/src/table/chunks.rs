@@ -49,8 +49,7 @@ impl Chunk {
         cx.builder.assign(self.end, end);
         cx.end();
         let place = cx.builder.read(self.next);
-        let one = cx.builder.u64(1);
-        let next = cx.builder.add(place, one);
+        let next = cx.builder.add_int(place, 1);
         cx.builder.assign(self.next, next);
         place
     }
@@ -110,8 +109,7 @@ impl PlaceChunks {
         let (worker, words) = (b.builtin(Builtin::BlockId), b.u32(NOTED as u32));
         let first = b.mul(worker, words);
         for (word, place) in [chunk.next, chunk.end].into_iter().enumerate() {
-            let word = b.u32(word as u32);
-            let index = b.add(first, word);
+            let index = b.add_int(first, word as u32);
             let (pointer, place) = (b.offset(noted, index), b.read(place));
             b.store(pointer, place);
         }

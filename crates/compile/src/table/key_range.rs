@@ -110,8 +110,7 @@ impl KeyRange {
         let slot = self.slot(cx, key)?;
         let b = &mut *cx.builder;
         let slot = b.bitcast(slot, Scalar::U64);
-        let shift = b.u64(self.part_shift(bits).into());
-        let part = b.binary(BinaryOp::Shr, slot, shift);
+        let part = b.shr_int(slot, self.part_shift(bits));
         let (mask, last) = (b.u64((1 << bits) - 1), b.u64(self.parts_used(bits) - 1));
         let part = b.and(part, mask);
         let part = b.binary(BinaryOp::Min, part, last);

@@ -59,8 +59,7 @@ impl MaxTree {
         cx.builder.store(place, number);
         for (level, shift) in self.levels.iter().zip((1..).map(|level| FANOUT_BITS * level)) {
             let nodes = nodes_of(cx, level.nodes);
-            let shift = cx.builder.i64(shift.into());
-            let node = cx.builder.binary(BinaryOp::Shr, row, shift);
+            let node = cx.builder.shr_int(row, shift);
             let place = cx.builder.offset(nodes, node);
             // Most rows are not the greatest so far: they need not wait for those that are.
             let known = cx.builder.atomic_load(place, Scope::Device);
@@ -98,8 +97,7 @@ impl MaxTree {
             let greatest = b.element(nodes, current);
             let is_found = b.ge(greatest, least);
             b.break_if(is_found);
-            let one = b.i64(1);
-            let next = b.add(current, one);
+            let next = b.add_int(current, 1);
             b.assign(node, next);
             cx.end();
         }

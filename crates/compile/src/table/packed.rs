@@ -99,10 +99,8 @@ impl PackedKey {
     /// The key of an entry.
     pub fn decode(&self, cx: &mut Context<'_>, entry: V, column: &ColumnInfo) -> Lowered {
         let b = &mut *cx.builder;
-        let shift = b.u64(u64::from(self.shift));
-        let field = b.binary(BinaryOp::Shr, entry, shift);
-        let mask = b.u64(if self.bits == 0 { 0 } else { u64::MAX >> (64 - self.bits) });
-        let field = b.and(field, mask);
+        let field = b.shr_int(entry, u64::from(self.shift));
+        let field = b.and_int(field, if self.bits == 0 { 0 } else { u64::MAX >> (64 - self.bits) });
         let valid = self.nullable.then(|| {
             let null = b.u64(1 << (self.bits - 1));
             let bit = b.and(field, null);
@@ -129,8 +127,7 @@ impl PackedKey {
     fn value(&self, cx: &mut Context<'_>, index: V, column: &ColumnInfo) -> V {
         let register = register_type(&column.data_type, column.range);
         if register == Scalar::Bool {
-            let zero = cx.builder.u64(0);
-            return cx.builder.ne(index, zero);
+            return cx.builder.ne_int(index, 0);
         }
         let wide = cx.builder.convert(index, Scalar::I128);
         let value = plus(cx, wide, self.min);

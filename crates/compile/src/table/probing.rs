@@ -239,8 +239,7 @@ impl OpenTable {
             }
             None => {
                 let word = cx.builder.load(pointer);
-                let zero = cx.builder.u32(0);
-                let empty = cx.builder.eq(word, zero);
+                let empty = cx.builder.eq_int(word, 0);
                 cx.builder.break_if(empty);
                 word
             }
@@ -336,8 +335,7 @@ impl OpenTable {
         // The slot follows from the low half of the hash, the tag from the other.
         let mask = b.convert(last, Scalar::U32);
         let others = b.not(mask);
-        let half = b.u64(32);
-        let high = b.binary(BinaryOp::Shr, hash, half);
+        let high = b.shr_int(hash, 32);
         let high = b.convert(high, Scalar::U32);
         let tag = b.and(high, others);
         Start { tag, slot, last, mask }
@@ -346,8 +344,7 @@ impl OpenTable {
     /// The last slot, `i64`: the count is a power of two.
     fn last(&self, cx: &mut Context<'_>) -> V {
         let capacity = cx.argument("slot_count", Scalar::I64, Argument::StateCapacity(self.words));
-        let one = cx.builder.i64(1);
-        cx.builder.sub(capacity, one)
+        cx.builder.sub_int(capacity, 1)
     }
 
     fn pointer(&self, cx: &mut Context<'_>, slot: V) -> V {
@@ -385,16 +382,14 @@ fn advance(cx: &mut Context<'_>, start: Start, slot: V) {
 
 /// The place (`i64`) of a number (`u32`).
 pub fn place_of(cx: &mut Context<'_>, number: V) -> V {
-    let one = cx.builder.u32(1);
-    let place = cx.builder.sub(number, one);
+    let place = cx.builder.sub_int(number, 1);
     cx.builder.convert(place, Scalar::I64)
 }
 
 /// The number of a place (`i64`): its position + 1, `u32`.
 pub fn number_of(cx: &mut Context<'_>, place: V) -> V {
     let number = cx.builder.convert(place, Scalar::U32);
-    let one = cx.builder.u32(1);
-    cx.builder.add(number, one)
+    cx.builder.add_int(number, 1)
 }
 
 /// Sets the number of the row that follows the one at `place` (`i64`) in its chain.

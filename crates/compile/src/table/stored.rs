@@ -313,8 +313,7 @@ impl StoredColumn {
             Memory::Own { base, words } => (base, words),
         };
         let b = &mut *cx.builder;
-        let stride = b.i64(i64::from(words));
-        let index = b.mul(place, stride);
+        let index = b.mul_int(place, i64::from(words));
         let record = b.offset(base, index);
         let space = match b.ty(record) {
             Type::Ptr(space, _) => space,

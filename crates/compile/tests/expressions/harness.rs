@@ -267,7 +267,8 @@ impl Evaluation {
             })
             .collect();
         let config = Config { lanes: 1, block_threads: 1, step_limit: 1_000_000, ..Config::default() };
-        let report = simt::run(&self.module, "expression", &arguments, &mut memory, &config, &|| false)
+        let report = simt::Program::new(&self.module, "expression")
+            .and_then(|program| program.run(&arguments, &mut memory, &config, &|| false))
             .unwrap_or_else(|fault| panic!("{fault}\n{}", kelpie_kir::text::print(&self.module)));
         self.stays_in_range(memory.data(outputs[0]).unwrap_or_default());
         if report.status != 0 {

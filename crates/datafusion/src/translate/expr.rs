@@ -210,7 +210,8 @@ impl ExprTranslator<'_> {
             _ => None,
         };
         if let Some((flags, negated)) = regex {
-            return function::regex(self, e, binary.left(), binary.right(), flags, negated);
+            let how = function::RegexMatch { flags, negated };
+            return function::regex(self, e, (binary.left(), binary.right()), how);
         }
         let pair = self.pair(binary.left(), binary.right());
         let compare = match operator {

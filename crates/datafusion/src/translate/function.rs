@@ -156,11 +156,13 @@ fn simple_call(
 
 fn regexp_like(translator: &mut ExprTranslator<'_>, call: &ScalarFunctionExpr) -> Option<ExprKind> {
     match call.args() {
-        [input, pattern] => regex(translator, call, input, pattern, "", false),
+        [input, pattern] => regex(translator, call, (input, pattern), RegexMatch::default()),
         [input, pattern, flags] => match constant_text(flags) {
-            Some(Some(flags)) => regex(translator, call, input, pattern, flags, false),
+            Some(Some(flags)) => {
+                regex(translator, call, (input, pattern), RegexMatch { flags, negated: false })
+            }
             // A pattern that is NULL gives NULL, flags that are NULL are none.
-            Some(None) => regex(translator, call, input, pattern, "", false),
+            Some(None) => regex(translator, call, (input, pattern), RegexMatch::default()),
             None => {
                 translator.expr(input);
                 translator.refuse(call, "flags that are not constant are not compiled")
@@ -176,14 +178,20 @@ fn constant_text(e: &Arc<dyn PhysicalExpr>) -> Option<Option<&str>> {
     if literal.value().is_null() { Some(None) } else { literal.value().try_as_str() }
 }
 
-/// Whether a regular expression matches (`negated`: does not match) anywhere in a text.
+/// How a regular expression is matched.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RegexMatch<'a> {
+    pub flags: &'a str,
+    /// Whether it does not match is asked.
+    pub negated: bool,
+}
+
+/// Whether a regular expression matches anywhere in a text.
 pub(super) fn regex(
     translator: &mut ExprTranslator<'_>,
     shown: &dyn std::fmt::Display,
-    input: &Arc<dyn PhysicalExpr>,
-    pattern: &Arc<dyn PhysicalExpr>,
-    flags: &str,
-    negated: bool,
+    (input, pattern): (&Arc<dyn PhysicalExpr>, &Arc<dyn PhysicalExpr>),
+    RegexMatch { flags, negated }: RegexMatch<'_>,
 ) -> Option<ExprKind> {
     let input = translator.expr(input);
     let regex = match constant_text(pattern) {

@@ -124,6 +124,14 @@ impl State {
     }
 }
 
+/// From where columns are read, for which device, and how they are wanted.
+#[derive(Clone, Copy)]
+struct ColumnRead<'a> {
+    device: &'a Arc<dyn Device>,
+    source: &'a dyn TableSource,
+    wish: Wish,
+}
+
 /// Columns that one load has undertaken to read; the others wait for them.
 struct Claim<'a> {
     cache: &'a ColumnCache,
@@ -178,14 +186,14 @@ impl ColumnCache {
         let started = Instant::now();
         let (mut loaded_bytes, mut split) = (0, Split::default());
         let mut found = HashMap::new();
+        let from = ColumnRead { device, source, wish };
         match source.identity() {
             None => {
                 let mut missing = columns.to_vec();
                 missing.sort_unstable();
                 missing.dedup();
                 let tell = |layouts| watch.tell(columns, &found, (&missing, layouts));
-                let held = (wish, 0);
-                let loaded = self.read(device, source, &missing, held, (&tell, watch.cancel), &mut split)?;
+                let loaded = self.read(from, &missing, 0, (&tell, watch.cancel), &mut split)?;
                 for (column, resident) in loaded {
                     loaded_bytes += resident.stored_bytes();
                     found.insert(column, resident);
@@ -199,13 +207,11 @@ impl ColumnCache {
                     // Columns that are not kept are read in the same pass.
                     let beside = std::mem::take(&mut fresh);
                     let read = (columns, beside.as_slice());
-                    loaded_bytes +=
-                        self.fulfil(claim, read, device, (source, wish), (&mut found, &mut split), watch)?;
+                    loaded_bytes += self.fulfil(claim, read, from, (&mut found, &mut split), watch)?;
                 }
                 let held_bytes = found.values().map(|column| column.stored_bytes()).sum();
                 let tell = |layouts| watch.tell(columns, &found, (&fresh, layouts));
-                let held = (wish, held_bytes);
-                let loaded = self.read(device, source, &fresh, held, (&tell, watch.cancel), &mut split)?;
+                let loaded = self.read(from, &fresh, held_bytes, (&tell, watch.cancel), &mut split)?;
                 for (column, resident) in loaded {
                     loaded_bytes += resident.stored_bytes();
                     found.insert(column, resident);
@@ -286,8 +292,7 @@ impl ColumnCache {
         &self,
         claim: Claim<'_>,
         (columns, fresh): (&[usize], &[usize]),
-        device: &Arc<dyn Device>,
-        (source, wish): (&dyn TableSource, Wish),
+        from: ColumnRead<'_>,
         (found, split): (&mut HashMap<usize, Arc<ResidentColumn>>, &mut Split),
         watch: &Watch<'_>,
     ) -> Result<u64, EngineError> {
@@ -295,8 +300,8 @@ impl ColumnCache {
         let missing: Vec<usize> = claimed.chain(fresh.iter().copied()).collect();
         let held_bytes = found.values().map(|column| column.stored_bytes()).sum();
         let tell = |layouts| watch.tell(columns, found, (&missing, layouts));
-        let held = (wish, held_bytes);
-        let loaded = self.read(device, source, &missing, held, (&tell, watch.cancel), split)?;
+        let loaded = self.read(from, &missing, held_bytes, (&tell, watch.cancel), split)?;
+        let ColumnRead { device, source, .. } = from;
         let bytes = loaded.iter().map(|(_, column)| column.stored_bytes()).sum();
         found.extend(loaded.iter().cloned());
         let lease = source.lease();
@@ -317,10 +322,9 @@ impl ColumnCache {
     /// Reads distinct columns in one pass and stores them; `held_bytes` are those of columns that the query has.
     fn read(
         &self,
-        device: &Arc<dyn Device>,
-        source: &dyn TableSource,
+        ColumnRead { device, source, wish: Wish { placement, dictionaries } }: ColumnRead<'_>,
         columns: &[usize],
-        (Wish { placement, dictionaries }, held_bytes): (Wish, u64),
+        held_bytes: u64,
         (tell, cancel): (&Seen<'_>, &CancelToken),
         split: &mut Split,
     ) -> Result<Vec<(usize, Arc<ResidentColumn>)>, EngineError> {
@@ -332,7 +336,7 @@ impl ColumnCache {
         self.give_places(device, source, &mut wanted, (placement, held_bytes));
         let budget = device.memory().1;
         let limit = if placement == Placement::Device { budget } else { u64::MAX };
-        let parts = read::read(device.as_ref(), source, columns, &wanted, limit, (tell, cancel), split)?;
+        let parts = read::read((device.as_ref(), source), (columns, &wanted), limit, (tell, cancel), split)?;
         let encoding = Instant::now();
         let plans = wanted.iter_mut().zip(parts).map(|(wanted, parts)| {
             let plan = store::plan(wanted, parts, device.as_ref());

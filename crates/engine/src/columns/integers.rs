@@ -8,6 +8,7 @@ use kelpie_device::{Device, DeviceError};
 use kelpie_kir::Scalar;
 
 use super::coding::Coder;
+use super::order::ChunkOrder;
 use super::placing::{Placing, get, put};
 use super::width::Width;
 use super::{spacing, spread};
@@ -34,8 +35,7 @@ pub(super) struct IntegerChunk {
     sample: Vec<i64>,
     /// The distance that all values have multiples of, 0 where they are all equal.
     step: u64,
-    /// Each value is greater than the one before, or each is less: none is there twice.
-    is_strict: bool,
+    order: ChunkOrder,
 }
 
 /// Where a partition writes a column's values while it is read, if that is known.
@@ -143,8 +143,7 @@ impl IntegerChunk {
         Target { writes_to: (placing, device), coder }: Target<'_>,
     ) -> Result<IntegerChunk, DeviceError> {
         let rows = values.len();
-        // A comparison or two of columns in no such order.
-        let is_strict = values.is_sorted_by(|a, b| a < b) || values.is_sorted_by(|a, b| a > b);
+        let order = ChunkOrder::of(values);
         let stored = match placing {
             Some(placing) if placing.takes(rows, Some(range)) => {
                 let width = placing.width();
@@ -160,7 +159,7 @@ impl IntegerChunk {
         let sample = spread::sample(values, Native::low);
         let step = spacing::step(values, Native::low, range);
         coder.take(values, Native::low, (range, step));
-        Ok(IntegerChunk { rows, values: Some(stored), sample, step, is_strict })
+        Ok(IntegerChunk { rows, values: Some(stored), sample, step, order })
     }
 
     /// Rows that are all NULL.
@@ -170,7 +169,8 @@ impl IntegerChunk {
         if let Some(placing) = placing {
             placing.skip(device, rows)?;
         }
-        Ok(IntegerChunk { rows, values: None, sample: Vec::new(), step: 0, is_strict: rows == 0 })
+        let order = if rows == 0 { ChunkOrder::NOTHING } else { ChunkOrder::NONE };
+        Ok(IntegerChunk { rows, values: None, sample: Vec::new(), step: 0, order })
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -192,9 +192,9 @@ impl IntegerChunk {
         Some((self.range()?.min, self.step))
     }
 
-    /// Whether it is known that no value is there twice, and none of them is NULL.
-    pub(super) fn is_strict(&self) -> bool {
-        self.is_strict
+    /// The order of its values. That of values under NULLs is none of the column's.
+    pub(super) fn order(&self) -> ChunkOrder {
+        self.order
     }
 
     /// Whether its values were written to the column's place.

@@ -5,6 +5,7 @@ mod coding;
 mod glance;
 mod integers;
 mod key;
+mod order;
 mod placing;
 mod read;
 mod resident;

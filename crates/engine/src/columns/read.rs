@@ -319,10 +319,8 @@ impl Clock {
 
 /// Reads columns in one pass, for a device: for each column its parts, by partition. More than `limit_bytes` are an error.
 pub(super) fn read(
-    device: &dyn Device,
-    source: &dyn TableSource,
-    columns: &[usize],
-    wanted: &[Wanted],
+    (device, source): (&dyn Device, &dyn TableSource),
+    (columns, wanted): (&[usize], &[Wanted]),
     limit_bytes: u64,
     (seen, cancel): (&Seen<'_>, &CancelToken),
     split: &mut Split,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use kelpie_compile::layout::{ColumnFacts, ColumnLayout, Scattered, ValueCodes};
+use kelpie_compile::layout::{ColumnFacts, ColumnLayout, Direction, Scattered, ValueCodes};
 use kelpie_compile::types::Spacing;
 use kelpie_device::Buffer;
 
@@ -38,6 +38,8 @@ pub struct ResidentColumn {
     pub clustered: OnceLock<bool>,
     /// All of its rows were looked at: no value is there twice, and none is NULL. Of most columns nobody knows.
     pub is_unique: bool,
+    /// The order of its values from row to row, by all of its rows, where they have one and none is NULL.
+    pub order: Option<Direction>,
     /// The distances of its values, by all of its rows, where they have one.
     pub spacing: Option<Spacing>,
     /// Codes beside its values, where these are few integers far from each other.
@@ -70,6 +72,7 @@ impl ResidentColumn {
             is_unique: self.is_unique,
             spacing: self.spacing,
             codes: self.coded.as_ref().map(|coded| coded.layout),
+            order: self.order,
         }
     }
 

@@ -6,7 +6,7 @@ use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::{Buffer as HostBuffer, NullBuffer};
 use arrow::datatypes::ArrowNativeType;
 use kelpie_compile::context::Unsupported;
-use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
+use kelpie_compile::layout::{ColumnLayout, Direction, Scattered, Storage};
 use kelpie_compile::types::{Range, Spacing};
 use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
@@ -18,10 +18,10 @@ use super::placing::Place;
 use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
 use super::resident::{ColumnCodes, ResidentColumn};
 use super::sample::{Sample, of_text};
-use super::spacing;
 use super::spread::{self, Zone};
 use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
 use super::width::Width;
+use super::{order, spacing};
 use crate::error::EngineError;
 
 /// Bytes of a dictionary that is brought to the device also where its column is not.
@@ -46,6 +46,7 @@ pub(super) struct Planned {
     scattered: Option<Scattered>,
     sample: Option<Arc<Sample>>,
     is_unique: bool,
+    order: Option<Direction>,
     spacing: Option<Spacing>,
     codes: Option<PlannedCodes>,
     /// Where its values are, if they were written while it was read.
@@ -98,6 +99,7 @@ pub(super) fn plan(
     };
     planned.layout.has_nulls = has_nulls;
     planned.is_unique &= !has_nulls;
+    planned.order = planned.order.filter(|_| !has_nulls);
     planned.validity = validity;
     planned.place = place.map(|place| place.buffer);
     Ok(planned)
@@ -171,7 +173,8 @@ fn plan_integers(
     let width = place.map_or_else(|| Width::of(range), |place| place.width);
     let scattered = spread::scattered(chunks.iter().map(IntegerChunk::sample), rows as u64);
     let sample = Sample::of(chunks.iter().map(IntegerChunk::sample), rows as u64);
-    let is_unique = spread::are_unique(chunks.iter().map(|chunk| (chunk.is_strict(), chunk.range())));
+    let is_unique = spread::are_unique(chunks.iter().map(|chunk| (chunk.order().is_strict(), chunk.range())));
+    let order = order::of_chunks(chunks.iter().map(|chunk| (chunk.order(), chunk.range())));
     let spacing = spacing::of_chunks(chunks.iter().filter_map(IntegerChunk::steps));
     let bytes = rows as u64 * u64::from(width.scalar.bytes());
     let mut planned = Planned::new(width.storage(), rows, bytes, PlannedValues::Integers(chunks, width));
@@ -179,6 +182,7 @@ fn plan_integers(
     planned.base = width.base;
     planned.zones = zones;
     planned.is_unique = is_unique;
+    planned.order = order;
     planned.spacing = spacing;
     planned.scattered = scattered;
     planned.sample = sample;
@@ -200,9 +204,10 @@ fn plan_text(wanted: &Wanted, partitions: Vec<TextPartition>, rows: usize) -> Re
         let scattered = spread::scattered(samples(), rows as u64);
         let sample = Sample::of(samples(), rows as u64);
         let scattered = scattered.map(|codes| codes.min(entries.len() as u64));
+        let order = order_of_codes(&partitions);
         let values = PlannedValues::Codes { entries, code, partitions };
         let mut planned = Planned::new(storage, rows, bytes, values);
-        (planned.scattered, planned.sample) = (scattered, sample);
+        (planned.scattered, planned.sample, planned.order) = (scattered, sample, order);
         return Ok(planned);
     }
     let mut bytes = 0u64;
@@ -244,6 +249,18 @@ fn samples_of_codes(partitions: &[(Arc<[u16]>, Vec<TextChunk>)]) -> Vec<Vec<i64>
             TextChunk::Raw(..) | TextChunk::Gathered(_) => None,
         })
         .collect()
+}
+
+/// The order of texts by that of their codes, which each partition's own become.
+fn order_of_codes(partitions: &[(Arc<[u16]>, Vec<TextChunk>)]) -> Option<Direction> {
+    let chunks =
+        || partitions.iter().flat_map(|(ranks, chunks)| chunks.iter().map(move |chunk| (ranks, chunk)));
+    let codes = chunks().flat_map(|(ranks, chunk)| {
+        let codes = if let TextChunk::Codes(codes) = chunk { codes.as_slice() } else { &[] };
+        codes.iter().map(|code| ranks.get(usize::from(*code)))
+    });
+    let all_have_codes = chunks().all(|(_, chunk)| matches!(chunk, TextChunk::Codes(_)));
+    order::of_values(codes).filter(|_| all_have_codes)
 }
 
 /// Text by codes of so many entries.
@@ -316,6 +333,7 @@ impl Planned {
             scattered: None,
             sample: None,
             is_unique: false,
+            order: None,
             spacing: None,
             codes: None,
             place: None,
@@ -363,6 +381,7 @@ impl Planned {
             scattered,
             sample,
             is_unique,
+            order,
             spacing,
             codes,
             place,
@@ -415,6 +434,7 @@ impl Planned {
             sample,
             clustered: OnceLock::new(),
             is_unique,
+            order,
             spacing,
             coded,
         })

@@ -276,6 +276,7 @@ fn encode(
         sample: None,
         clustered: OnceLock::new(),
         is_unique: false,
+        order: made.column.order.filter(|_| measured.nulls == 0),
         spacing: None,
         coded: None,
     };

@@ -22,14 +22,23 @@ pub fn scans(plan: &Plan) -> Vec<&Scan> {
     }
 }
 
+/// Where the columns of scans come from, and where they are to be.
+#[derive(Clone, Copy)]
+pub struct Loading<'a> {
+    /// What `Scan::source` numbers.
+    pub inputs: &'a [Input],
+    pub device: &'a Arc<dyn Device>,
+    pub cache: &'a ColumnCache,
+    pub wish: Wish,
+    pub cancel: &'a CancelToken,
+}
+
 /// Brings the columns of every scan to where they are wanted. Where that takes long, `foreseen` takes meanwhile what the
 /// compiler will most likely know of all of them.
 pub fn load(
     plan: &Plan,
-    inputs: &[Input],
-    device: &Arc<dyn Device>,
-    (cache, wish): (&ColumnCache, Wish),
-    (foreseen, cancel): (&(dyn Fn(Vec<ScanInfo>) + Sync), &CancelToken),
+    Loading { inputs, device, cache, wish, cancel }: Loading<'_>,
+    foreseen: &(dyn Fn(Vec<ScanInfo>) + Sync),
     metrics: &mut QueryMetrics,
 ) -> Result<Vec<Loaded>, EngineError> {
     let mut loaded = Vec::new();

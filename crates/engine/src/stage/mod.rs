@@ -60,7 +60,7 @@ pub use self::ahead::Ahead;
 use self::capacities::Known;
 pub use self::kernels::{KernelVariants, PipelineKernels, compile_all};
 pub use self::loaded::{Loaded, describe};
-pub use self::loading::{load, scans};
+pub use self::loading::{Loading, load, scans};
 pub use self::prepared::{Prepared, prepare};
 use self::run::Run;
 pub use self::setting::Setting;

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 use kelpie_datafusion::KelpieOptions;
 
-use super::has_expr;
+use super::expressions::has_expr;
 
 /// Writes out lists of IN that DataFusion would put together wrongly.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ mod bags;
 mod calls;
 mod clauses;
 mod digits;
+mod expressions;
 mod intervals;
 mod kept_rules;
 mod like;
@@ -28,10 +29,9 @@ mod zones;
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan, Prepare, Statement as LogicalStatement};
+use datafusion::logical_expr::{LogicalPlan, Prepare, Statement as LogicalStatement};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use kelpie_datafusion::KelpieOptions;
@@ -103,16 +103,4 @@ pub(crate) fn analyzed(plan: LogicalPlan, state: &SessionState) -> Result<Logica
         }
         _ => Ok(plan),
     }
-}
-
-/// Whether a plan, subqueries included, has an expression of a kind.
-fn has_expr(plan: &LogicalPlan, is_meant: impl Fn(&Expr) -> bool) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|expr| Ok(is_meant(expr)))?;
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
-    })?;
-    Ok(found)
 }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Aggregate, Expr, JoinType, LogicalPlan, LogicalPl
 use datafusion::optimizer::AnalyzerRule;
 use kelpie_datafusion::KelpieOptions;
 
-use super::has_expr;
+use super::expressions::has_expr;
 
 /// Gives each order of the aggregates of a plan its own aggregation.
 #[derive(Debug)]

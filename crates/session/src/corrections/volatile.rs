@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::AnalyzerRule;
 use kelpie_datafusion::KelpieOptions;
 
-use super::has_expr;
+use super::expressions::has_expr;
 
 /// Makes columns of volatile operands that would be evaluated more than once.
 #[derive(Debug)]

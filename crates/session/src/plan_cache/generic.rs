@@ -19,7 +19,7 @@ use super::lru::Lru;
 use super::statements::{Environment, KeptStatements};
 use super::tables::{KnownTable, Seen};
 use super::{KeptPlan, Node, Planned};
-use crate::session::QueryTiming;
+use crate::timing::QueryTiming;
 
 /// A prepared statement as it is executed: with some of its parameters constant, over tables as they are now.
 struct Statement {

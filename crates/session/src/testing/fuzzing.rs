@@ -10,7 +10,7 @@ use super::adversarial::fuzz_adversarial;
 use super::check::{Settings, side_by_side};
 use super::reference::fuzz_reference;
 use super::relational::fuzz_relational;
-use super::{Conditions, FuzzReport, Observer, QueryGenerator, fuzz_single};
+use super::{Conditions, FuzzReport, Observer, QueryGenerator, Seeded, fuzz_single};
 
 /// How many rows the tables of generated queries have, and how many a query may see on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,20 +68,21 @@ impl Generator {
         engine: &Arc<Engine>,
         observer: &Observer<'_>,
     ) -> Result<FuzzReport> {
+        let queries = Seeded { seed, numbers };
         match self {
             Generator::Single => {
-                fuzz_single(QueryGenerator::query, (seed, numbers), conditions, engine, observer).await
+                fuzz_single(QueryGenerator::query, queries, conditions, engine, observer).await
             }
             Generator::Windows => {
-                fuzz_single(QueryGenerator::window_query, (seed, numbers), conditions, engine, observer).await
+                fuzz_single(QueryGenerator::window_query, queries, conditions, engine, observer).await
             }
             Generator::Relational(scale) => {
-                fuzz_relational(seed, numbers, scale, conditions, engine, observer).await
+                fuzz_relational(queries, scale, conditions, engine, observer).await
             }
             Generator::Adversarial(scale) => {
-                fuzz_adversarial(seed, numbers, scale, conditions, engine, observer).await
+                fuzz_adversarial(queries, scale, conditions, engine, observer).await
             }
-            Generator::Reference => fuzz_reference(seed, numbers, conditions, engine, observer).await,
+            Generator::Reference => fuzz_reference(queries, conditions, engine, observer).await,
         }
     }
 }

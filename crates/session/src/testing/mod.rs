@@ -58,6 +58,14 @@ const SHRUNK_A_SEED: usize = 3;
 /// The rule of DataFusion's that drops keys of ORDER BY.
 const UNIQUE_KEYS_RULE: &str = "eliminate_duplicated_expr";
 
+/// Queries of a seed.
+struct Seeded {
+    /// What they and their tables follow from.
+    seed: u64,
+    /// Which of the seed's.
+    numbers: std::ops::Range<usize>,
+}
+
 /// How Kelpie runs the queries.
 #[derive(Debug, Clone, Copy)]
 pub struct Conditions<'a> {
@@ -142,7 +150,7 @@ fn ordering_sessions<'a>(
 /// Runs generated queries over one table on both: those of the given numbers.
 async fn fuzz_single(
     next: fn(&mut QueryGenerator) -> Generated,
-    (seed, numbers): (u64, std::ops::Range<usize>),
+    Seeded { seed, numbers }: Seeded,
     conditions: Conditions<'_>,
     engine: &Arc<Engine>,
     observer: &Observer<'_>,

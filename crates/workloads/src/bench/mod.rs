@@ -146,7 +146,8 @@ pub async fn run(options: &BenchOptions, progress: &(dyn Fn(&str) + Sync)) -> Re
     let (mut reports, mut device) = (Vec::new(), None);
     for (name, sql) in &queries {
         progress(&format!("query {name}"));
-        reports.push(run_query((&session, &forgetful), &mut peers, options, name, sql, scale).await);
+        let query = BenchQuery { name, sql, scale };
+        reports.push(run_query((&session, &forgetful), &mut peers, options, query).await);
         device = session.last_metrics().and_then(|timing| timing.device).or(device);
     }
     let peers = peers
@@ -198,15 +199,22 @@ async fn run_own(session: &KelpieSession, sql: &str, cold: bool) -> Result<OwnRu
     Ok(OwnRun { timing, batches: result.batches })
 }
 
+/// A query of a benchmark.
+#[derive(Clone, Copy)]
+struct BenchQuery<'a> {
+    name: &'a str,
+    sql: &'a str,
+    /// The scale factor of its reference answers, where there are any.
+    scale: Option<f64>,
+}
+
 /// A query: one round to warm up, then the measured rounds; in each round everyone runs once, and Kelpie twice: as a statement that
 /// was seen before, and in a session that keeps no plan as one that never was.
 async fn run_query(
     (session, forgetful): (&KelpieSession, &KelpieSession),
     peers: &mut [(PeerKind, Peer)],
     options: &BenchOptions,
-    name: &str,
-    sql: &str,
-    scale: Option<f64>,
+    BenchQuery { name, sql, scale }: BenchQuery<'_>,
 ) -> QueryReport {
     let mut report = QueryReport::new(name);
     let (mut own, mut unseen, mut times) = (Vec::new(), Vec::new(), vec![Vec::new(); peers.len()]);

@@ -1,42 +1,8 @@
 //! The queries of the experiments.
 
-use super::lab::{Data, Model};
+use super::model::{Case, Data};
 use super::{Divergence, Experiment, Point, dogqc, grouping};
 use crate::Workload;
-
-/// A position of an experiment: a query.
-#[derive(Debug, Clone)]
-pub struct Case {
-    /// Its name.
-    pub label: String,
-    /// Its place on a numeric axis, where it has one.
-    pub position: Option<f64>,
-    /// The query.
-    pub sql: String,
-    /// What is set for it.
-    pub settings: Vec<(String, String)>,
-    /// What tells it apart from other cases at its position.
-    pub series: Option<String>,
-    /// What is compared of it, where that is not what the experiment compares everywhere.
-    pub models: Vec<Model>,
-    /// The pipeline that is measured, where not all are: what its name has, and no other's.
-    pub pipeline: Option<&'static str>,
-}
-
-impl Case {
-    /// A query without settings.
-    pub fn new(label: impl ToString, position: Option<f64>, sql: String) -> Case {
-        Case {
-            label: label.to_string(),
-            position,
-            sql,
-            settings: Vec::new(),
-            series: None,
-            models: Vec::new(),
-            pipeline: None,
-        }
-    }
-}
 
 /// Half widths of the range of quantities around 25: selectivities 0 to 1, as quantities are 1 to 50, uniformly.
 const HALF_WIDTHS: [i32; 11] = [-1, 0, 2, 4, 7, 9, 12, 14, 17, 19, 25];

@@ -7,13 +7,11 @@ use kelpie_session::QueryTiming;
 use serde::Serialize;
 
 use super::algebra::{PAGE_TUPLES, RELATION_TUPLES};
+use super::model::TEXT_BYTES;
 use super::panels;
 use super::plot::{Chart, Line};
 use super::point::{Point, StepLanes};
 use super::{Experiment, Measure};
-
-/// The positions of texts by their length.
-pub(super) const TEXT_BYTES: &str = "longest text, bytes";
 
 /// What an experiment found.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -8,99 +8,13 @@ use datafusion::arrow::util::display::array_value_to_string;
 use kelpie_session::{KelpieSession, QueryTiming, SessionOptions};
 use tokio::time::timeout;
 
-use super::cases::Case;
+use super::model::{Case, Data, Model, STREAMED};
 use super::{DataReport, DeviceReport, Experiment, ExperimentOptions, Findings, Listener, Measure, Point};
 use super::{dogqc, grouping};
-use crate::Workload;
 use crate::bench::{DataFusionPeer, Package, PeerKind, PythonPeer, difference};
-
-/// What an experiment runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Data {
-    /// The files of a benchmark.
-    Workload(Workload),
-    /// The table of [`grouping::table`], in memory.
-    Grouping,
-    /// The tables of [`dogqc::tables`], in memory.
-    Joins,
-    /// Those of [`dogqc::text_tables`].
-    Texts,
-}
-
-impl Data {
-    /// Whether it has no files.
-    pub fn is_in_memory(self) -> bool {
-        !matches!(self, Data::Workload(_))
-    }
-}
 
 /// Answers of more rows are not compared.
 const COMPARED_ROWS: usize = 10_000;
-
-/// The options that force variants begin so.
-const VARIANT: &str = "kelpie.variant.";
-
-/// An execution model, or variants: a name and the settings that force it.
-#[derive(Debug, Clone)]
-pub struct Model {
-    pub name: String,
-    pub settings: Vec<(String, String)>,
-    /// In which form it has columns, where others of the experiment have them in another.
-    columns: &'static str,
-    /// Whether its transfers are measured too: the bytes of its columns, and a run in which they stream.
-    transfers: bool,
-}
-
-/// The option of texts without codes, and how columns without are called.
-const NO_DICTIONARIES: (&str, &str) = ("kelpie.dictionaries", "off");
-const AS_TEXTS: &str = "no dictionaries";
-/// Columns come over the link in each run.
-const STREAMED: [(&str, &str); 2] = [("kelpie.macro_model", "batch"), ("kelpie.transfer", "copy")];
-
-impl Model {
-    /// `resolution:simd`, or a micro model without a resolution.
-    pub fn micro(name: &str) -> Model {
-        let (model, resolution) = name.split_once(':').unwrap_or((name, "simd"));
-        let settings = [("kelpie.micro_model", model), ("kelpie.resolution", resolution)];
-        Model::new(name, &settings)
-    }
-
-    /// Values of axes.
-    pub fn variants(name: &str, values: &[(&str, &str)]) -> Model {
-        let settings = values.iter().map(|(axis, value)| (format!("{VARIANT}{axis}"), (*value).into()));
-        Model { name: name.into(), settings: settings.collect(), columns: "", transfers: false }
-    }
-
-    /// The same over texts that are no codes.
-    pub fn without_dictionaries(mut self) -> Model {
-        let (option, value) = NO_DICTIONARIES;
-        self.settings.push((option.into(), value.into()));
-        self.columns = AS_TEXTS;
-        self.name = format!("{}, {AS_TEXTS}", self.name);
-        self
-    }
-
-    /// The same with transfers apart.
-    pub fn with_transfers(self) -> Model {
-        Model { transfers: true, ..self }
-    }
-
-    fn new(name: &str, settings: &[(&str, &str)]) -> Model {
-        let settings = settings.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-        Model { name: name.into(), settings: settings.collect(), columns: "", transfers: false }
-    }
-
-    /// The batch macro model with blocks of a size.
-    pub fn blocks(size: &str) -> Model {
-        let settings =
-            [("kelpie.macro_model", "batch"), ("kelpie.transfer", "copy"), ("kelpie.block_bytes", size)];
-        Model::new(&format!("blocks of {size}"), &settings)
-    }
-
-    pub fn macro_model(name: &str) -> Model {
-        Model::new(&format!("kelpie {name}"), &[("kelpie.macro_model", name)])
-    }
-}
 
 enum Peer {
     DuckDb(PythonPeer),

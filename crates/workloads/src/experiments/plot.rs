@@ -101,7 +101,7 @@ impl Chart {
             if self.categories.is_empty() || line.is_floor {
                 self.draw_line(&mut svg, line, colour, &x, &y);
             } else {
-                self.draw_bars(&mut svg, line, colour, (bar, bars), &x, &y);
+                draw_bars(&mut svg, line, colour, (bar, bars), (&x, &y));
                 bar += 1;
             }
             self.draw_legend(&mut svg, index, line, colour);
@@ -167,28 +167,6 @@ impl Chart {
         }
     }
 
-    fn draw_bars(
-        &self,
-        svg: &mut String,
-        line: &Line,
-        colour: &str,
-        (bar, bars): (usize, usize),
-        x: &Axis,
-        y: &Axis,
-    ) {
-        let width = 0.8 / bars.max(1) as f64;
-        for (category, value) in &line.points {
-            let left = x.place(category - 0.4 + width * bar as f64);
-            let right = x.place(category - 0.4 + width * (bar + 1) as f64);
-            let top = y.place(*value);
-            let (wide, high) = (right - left, BOTTOM - top);
-            let _ = writeln!(
-                svg,
-                "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" fill=\"{colour}\"/>"
-            );
-        }
-    }
-
     fn draw_legend(&self, svg: &mut String, index: usize, line: &Line, colour: &str) {
         let (from, to, place) = (RIGHT + 15.0, RIGHT + 40.0, TOP + 10.0 + 20.0 * index as f64);
         let dash = dash(line);
@@ -198,6 +176,27 @@ impl Chart {
              stroke-width=\"3\"{dash}/>"
         );
         text(svg, (to + 6.0, place + 4.0), "start", "", &line.name);
+    }
+}
+
+/// Draws bar number `bar` of so many at each position.
+fn draw_bars(
+    svg: &mut String,
+    line: &Line,
+    colour: &str,
+    (bar, bars): (usize, usize),
+    (x, y): (&Axis, &Axis),
+) {
+    let width = 0.8 / bars.max(1) as f64;
+    for (category, value) in &line.points {
+        let left = x.place(category - 0.4 + width * bar as f64);
+        let right = x.place(category - 0.4 + width * (bar + 1) as f64);
+        let top = y.place(*value);
+        let (wide, high) = (right - left, BOTTOM - top);
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" fill=\"{colour}\"/>"
+        );
     }
 }
 

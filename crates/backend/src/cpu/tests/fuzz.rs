@@ -35,7 +35,8 @@ fn on_simt(module: &ValidModule, input: &[i64]) -> (u32, Vec<i64>) {
         simt::Argument::Pointer(memory.address(output)),
     ];
     let config = simt::Config { lanes: 1, block_threads: 1, blocks: WORKERS, ..simt::Config::default() };
-    let report = simt::run(module, KERNEL, &arguments, &mut memory, &config, &|| false);
+    let report = simt::Program::new(module, KERNEL)
+        .and_then(|program| program.run(&arguments, &mut memory, &config, &|| false));
     let report = report.unwrap_or_else(|fault| panic!("{fault}"));
     let words = memory.data(output).unwrap().chunks_exact(8);
     (report.status, words.map(|word| i64::from_le_bytes(word.try_into().unwrap())).collect())

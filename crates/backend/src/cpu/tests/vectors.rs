@@ -235,7 +235,8 @@ fn on_simt(module: &ValidModule, a: &[u8], b: &[u8], number: u32) -> Vec<u8> {
     let output = memory.allocate(OUTPUT);
     arguments.push(simt::Argument::Pointer(memory.address(output)));
     let config = simt::Config { lanes: 1, block_threads: 1, ..simt::Config::default() };
-    simt::run(module, "k", &arguments, &mut memory, &config, &|| false).unwrap();
+    let program = simt::Program::new(module, "k").unwrap();
+    program.run(&arguments, &mut memory, &config, &|| false).unwrap();
     memory.data(output).unwrap().to_vec()
 }
 

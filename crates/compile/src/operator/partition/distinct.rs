@@ -159,8 +159,7 @@ impl DistinctRows {
         let begin = b.read(chunk);
         let done = b.ge(begin, end);
         b.break_if(done);
-        let shift = b.i64(CHUNK_SHIFT.into());
-        let number = b.binary(BinaryOp::Shr, begin, shift);
+        let number = b.shr_int(begin, CHUNK_SHIFT);
         let rows = b.element(fills, number);
         let rows = b.convert(rows, Scalar::I64);
         let rows_end = b.add(begin, rows);
@@ -174,13 +173,11 @@ impl DistinctRows {
         self.look(cx, &slots, (first, current), next)?;
         cx.pop_layer();
         let b = &mut *cx.builder;
-        let one = b.i64(1);
-        let after = b.add(current, one);
+        let after = b.add_int(current, 1);
         b.assign(place, after);
         cx.end();
         let b = &mut *cx.builder;
-        let all = b.i64(CHUNK.into());
-        let after = b.add(begin, all);
+        let after = b.add_int(begin, CHUNK);
         b.assign(chunk, after);
         cx.end();
         Ok(())
@@ -202,8 +199,7 @@ impl DistinctRows {
         let number = b.add(number, one);
         let number = b.bitcast(number, Scalar::U64);
         let own = b.or(tag, number);
-        let bits = b.u64(self.store.bits.into());
-        let rest = b.binary(BinaryOp::Shl, hash, bits);
+        let rest = b.shl_int(hash, self.store.bits);
         let home = b.binary(BinaryOp::Shr, rest, slots.shift);
         let slot = b.var_of("slot", home);
         cx.begin_loop();
@@ -244,8 +240,7 @@ impl DistinctRows {
         cx.builder.break_if(same);
         cx.end();
         let b = &mut *cx.builder;
-        let one = b.u64(1);
-        let after = b.add(current, one);
+        let after = b.add_int(current, 1);
         let after = b.and(after, slots.mask);
         b.assign(slot, after);
         cx.end();

@@ -65,8 +65,7 @@ impl Source for PartRows {
         let (layout, cursors) = (self.store.shares(cx), self.store.cursors(cx));
         let b = &mut *cx.builder;
         let place = b.convert(row, Scalar::U32);
-        let one = b.u32(1);
-        let divisor = b.binary(BinaryOp::Max, layout.part_places, one);
+        let divisor = b.max_int(layout.part_places, 1);
         let part = b.div(place, divisor);
         let last = b.u32(self.store.parts);
         let is_overflow = b.ge(place, layout.overflow);
@@ -135,8 +134,7 @@ impl Parts for PartRows {
                 b.select(is_own, first, end)
             }
         };
-        let one = b.u32(1);
-        let is_whole = b.eq(pieces.shares, one);
+        let is_whole = b.eq_int(pieces.shares, 1);
         let is_part = b.not(is_other);
         let is_sole = b.and(is_part, is_complete);
         let is_crowded = b.not(is_sole);
@@ -155,8 +153,7 @@ impl PartRows {
     /// Those of them that there are.
     fn within(&self, cx: &mut Context<'_>, (layout, part): (&Shares, V), asked: V) -> V {
         let b = &mut *cx.builder;
-        let last = b.u32(self.store.parts);
-        let is_overflow = b.ge(part, last);
+        let is_overflow = b.ge_int(part, self.store.parts);
         let most = b.select(is_overflow, layout.overflow_places, layout.part_places);
         b.binary(BinaryOp::Min, asked, most)
     }

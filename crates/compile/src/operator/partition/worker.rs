@@ -124,8 +124,7 @@ impl<'s> WorkerEmitter<'s> {
         let has_room = b.read(fits);
         b.begin_if(has_room);
         let first = b.read(place);
-        let shift = b.u32(CHUNK_SHIFT);
-        let number = b.binary(BinaryOp::Shr, first, shift);
+        let number = b.shr_int(first, CHUNK_SHIFT);
         let pointer = b.offset(fills, number);
         let full = b.int(Scalar::U8, i128::from(CHUNK));
         b.store(pointer, full);

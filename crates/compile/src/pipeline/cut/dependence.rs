@@ -139,6 +139,11 @@ impl Dependences {
         Dependences(all.map(|own| Dependence { of: moved(&own.of), follow: moved(&own.follow) }).collect())
     }
 
+    /// Sets of columns, each with the others that follow from it.
+    pub(super) fn followers_of(&self) -> Vec<(&BTreeSet<usize>, BTreeSet<usize>)> {
+        self.0.iter().map(|own| (&own.of, own.follow.difference(&own.of).copied().collect())).collect()
+    }
+
     /// The columns with all that follow from them.
     pub(super) fn closure(&self, columns: &BTreeSet<usize>) -> BTreeSet<usize> {
         let (mut all, mut open) = (columns.clone(), self.0.iter().collect::<Vec<_>>());

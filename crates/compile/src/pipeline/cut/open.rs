@@ -17,7 +17,7 @@ use crate::plan::SortKey;
 use crate::program::{Prune, Sorting};
 use crate::shape::LaunchShape;
 use crate::table::rows::RowStore;
-use crate::types::Range;
+use crate::types::{Field, Range};
 
 /// An open pipeline: its rows flow on.
 pub(super) struct Open {
@@ -40,6 +40,8 @@ pub(super) struct Open {
     pub(super) in_order: Option<usize>,
     /// The share of its rows that is thought to have a match in the joins that have no runtime filter.
     pub(super) matched: f64,
+    /// What is known of its rows as a whole, for people.
+    pub(super) known: Vec<String>,
 }
 
 impl Open {
@@ -48,8 +50,21 @@ impl Open {
         let (before, cuts, steps) = (Vec::new(), Vec::new(), Vec::new());
         let (prunes, skips) = (Vec::new(), Vec::new());
         let (source, sorted, matched): (Arc<dyn Source>, _, _) = (Arc::new(source), None, 1.0);
-        let (shared_out, in_order) = (None, None);
-        Open { before, cuts, source, steps, bound, shared_out, prunes, skips, sorted, in_order, matched }
+        let (shared_out, in_order, known) = (None, None, Vec::new());
+        Open {
+            before,
+            cuts,
+            source,
+            steps,
+            bound,
+            shared_out,
+            prunes,
+            skips,
+            sorted,
+            in_order,
+            matched,
+            known,
+        }
     }
 
     /// As [`Open::new`], of a source whose rows the grid shares out among its threads.
@@ -90,7 +105,7 @@ impl Open {
         let open = |part: ChainPart| -> (Open, Arc<dyn Sink>) {
             let ChainPart { source, steps, prunes, skips, rows, bound, shared_out, sorted } = part;
             let (before, cuts, in_order) = (Vec::new(), Vec::new(), None);
-            let matched = 1.0;
+            let (matched, known) = (1.0, Vec::new());
             let open = Open {
                 before,
                 cuts,
@@ -103,6 +118,7 @@ impl Open {
                 sorted,
                 in_order,
                 matched,
+                known,
             };
             (open, Arc::new(Materialize(rows)))
         };
@@ -191,6 +207,19 @@ impl Open {
     pub(super) fn ordered_rows(&self) -> Option<usize> {
         let passes = |step: &Arc<dyn Step>| step.projection().is_some();
         self.in_order.filter(|_| self.before.is_empty() && self.steps.iter().all(passes))
+    }
+
+    /// Why its rows do not follow each other as those of its source, whose order is known.
+    fn lacks_order(&self) -> Option<&'static str> {
+        match () {
+            () if !self.before.is_empty() => Some("rows go through memory before"),
+            () if !self.cuts.is_empty() => Some("rows come in parts"),
+            () if self.steps.iter().any(|step| step.expands()) => Some("a row may become several"),
+            () if !self.source.is_scan() && self.in_order.is_none() => {
+                Some("the source's rows come in any order")
+            }
+            () => None,
+        }
     }
 
     /// Whether rows of a table come, of which filters alone drop some.
@@ -282,11 +311,33 @@ impl OpenRows {
         self.push(Project(exprs));
     }
 
-    /// The state that counts the rows, where they come in an order, all from one source.
-    pub(super) fn in_order(&self, keys: &[SortKey]) -> Option<usize> {
+    /// Why rows do not come in an order, or would not be written in it where their places are counted before.
+    pub(super) fn lacks_order(&self, keys: &[SortKey]) -> Option<&'static str> {
         match self.branches.as_slice() {
-            [open] if self.properties.are_in_order(keys) => open.ordered_rows(),
+            _ if !self.properties.are_in_order(keys) => Some("rows are not known to come in this order"),
+            [open] => open.lacks_order(),
+            _ => Some("several pipelines write rows"),
+        }
+    }
+
+    /// The state that counts the rows, where they are all of a source that counts them, in its order.
+    pub(super) fn counted(&self) -> Option<usize> {
+        match self.branches.as_slice() {
+            [open] => open.ordered_rows(),
             _ => None,
+        }
+    }
+
+    /// Whether every row of a table comes, once.
+    pub(super) fn has_every_row(&self) -> bool {
+        matches!(self.branches.as_slice(), [open] if open.has_every_row())
+    }
+
+    /// Notes what is known of the rows, which have such columns: of the source's or of the result's (`whose`).
+    pub(super) fn note(&mut self, whose: &str, fields: &[Field]) {
+        let known = self.properties.describe(fields);
+        if !known.is_empty() {
+            self.branches.iter_mut().for_each(|open| open.known.push(format!("{whose}: {known}")));
         }
     }
 

@@ -270,8 +270,7 @@ impl BatchLoop<'_> {
         let from = cx.builder.read(batch);
         let done = cx.builder.ge(from, end);
         cx.builder.break_if(done);
-        let size = cx.builder.i64(self.batched.rows as i64);
-        let to = cx.builder.add(from, size);
+        let to = cx.builder.add_int(from, self.batched.rows as i64);
         let to = cx.builder.binary(BinaryOp::Min, to, end);
         self.batch(cx, Coming::Range(from, to), emitter)?;
         cx.builder.assign(batch, to);
@@ -349,8 +348,7 @@ impl BatchLoop<'_> {
                 // What was read of a place is not needed any more, as no row comes to a place behind its own.
                 let distance = cx.builder.sub(row, from);
                 memory.keep(cx, place, distance, found);
-                let one = cx.builder.i64(1);
-                let next = cx.builder.add(place, one);
+                let next = cx.builder.add_int(place, 1);
                 cx.builder.assign(count, next);
                 Ok(())
             };

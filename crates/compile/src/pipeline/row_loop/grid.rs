@@ -85,8 +85,7 @@ impl Grid<'_> {
         let b = &mut *cx.builder;
         let base = match is_aligned {
             true => {
-                let mask = b.i64(-i64::from(WIDE_ROWS));
-                let aligned = b.and(first, mask);
+                let aligned = b.and_int(first, -i64::from(WIDE_ROWS));
                 b.add(offset, aligned)
             }
             false => b.add(offset, first),

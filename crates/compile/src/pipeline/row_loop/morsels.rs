@@ -49,8 +49,7 @@ impl Morsels {
         let start = b.add(start, first);
         let done = b.ge(start, self.end);
         b.break_if(done);
-        let size = b.i64(self.rows as i64);
-        let end = b.add(start, size);
+        let end = b.add_int(start, self.rows as i64);
         let end = b.binary(BinaryOp::Min, end, self.end);
         each(cx, (start, end), emitter)?;
         cx.end();

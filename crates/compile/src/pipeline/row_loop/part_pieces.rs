@@ -87,8 +87,7 @@ fn rows_of_piece(
     let count = emitter.rows_at_once();
     let (thread, threads) = (wide(cx, Builtin::ThreadId), wide(cx, Builtin::BlockDim));
     let b = &mut *cx.builder;
-    let at_once = b.i64(count);
-    let stride = b.mul(threads, at_once);
+    let stride = b.mul_int(threads, count);
     let base = b.var_of("base", piece.first);
     cx.begin_loop();
     let current = cx.builder.read(base);

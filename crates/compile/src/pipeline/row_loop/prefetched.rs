@@ -59,8 +59,7 @@ impl Prefetched {
     ) -> Emitted {
         let &GridTurn { row, current, first, threads } = turn;
         let b = &mut *cx.builder;
-        let size = b.i64(WIDE_ROWS.into());
-        let of_block = b.mul(threads, size);
+        let of_block = b.mul_int(threads, WIDE_ROWS);
         let end = b.add(current, of_block);
         let (begins, ends) = (b.ge(current, first), b.ge(rows, end));
         let is_whole = b.and(begins, ends);
@@ -73,8 +72,7 @@ impl Prefetched {
         for number in 0..WIDE_ROWS {
             cx.begin_repetition(number == 0);
             cx.begin_prefetched(number);
-            let distance = cx.builder.i64(number.into());
-            let this = cx.builder.add(row, distance);
+            let this = cx.builder.add_int(row, number);
             round(body, cx, (this, Flow::Flag { active: None }), emitter)?;
         }
         cx.end_repetition();

@@ -232,8 +232,7 @@ impl Selecting<'_> {
         let from = cx.builder.read(batch);
         let done = cx.builder.ge(from, end);
         cx.builder.break_if(done);
-        let size = cx.builder.i64(*rows as i64);
-        let to = cx.builder.add(from, size);
+        let to = cx.builder.add_int(from, *rows as i64);
         let to = cx.builder.binary(BinaryOp::Min, to, end);
         let none = cx.builder.i64(0);
         let range = Range { from, to, selected: cx.builder.var_of("selected", none) };

@@ -287,8 +287,7 @@ impl Trial<'_> {
         let b = &mut *cx.builder;
         let (place, one) = (b.unary(UnaryOp::Ffs, bits), b.u32(1));
         let number = b.sub(place, one);
-        let one = b.u32(1);
-        let below = b.sub(bits, one);
+        let below = b.sub_int(bits, 1);
         let rest = b.binary(BinaryOp::And, bits, below);
         b.assign(left, rest);
         let distance = b.convert(number, Scalar::I64);
@@ -331,8 +330,7 @@ impl Trial<'_> {
         let b = &mut *cx.builder;
         let none = b.u32(0);
         let passed = b.var_of("passed", none);
-        let size = b.i64(WIDE_ROWS.into());
-        let end = b.add(first, size);
+        let end = b.add_int(first, WIDE_ROWS);
         let least = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
         let b = &mut *cx.builder;
         let (begins, ends) = (b.ge(first, least), b.ge(self.rows, end));

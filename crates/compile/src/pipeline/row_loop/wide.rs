@@ -76,8 +76,7 @@ impl Wide {
     ) -> Emitted {
         let &GridTurn { row, first, .. } = turn;
         let b = &mut *cx.builder;
-        let size = b.i64(WIDE_ROWS.into());
-        let end = b.add(row, size);
+        let end = b.add_int(row, WIDE_ROWS);
         let (begins, ends) = (b.ge(row, first), b.ge(rows, end));
         let is_whole = b.and(begins, ends);
         cx.begin_if(is_whole);
@@ -149,8 +148,7 @@ pub(super) fn for_wide_range(
     cx.begin_if(is_first);
     cx.begin_loop();
     let row = cx.builder.read(index);
-    let size = cx.builder.i64(WIDE_ROWS.into());
-    let next = cx.builder.add(row, size);
+    let next = cx.builder.add_int(row, WIDE_ROWS);
     let beyond = cx.builder.lt(to, next);
     cx.builder.break_if(beyond);
     body(cx, row, true)?;
@@ -161,8 +159,7 @@ pub(super) fn for_wide_range(
     let is_left = cx.builder.lt(row, to);
     cx.begin_if(is_left);
     body(cx, row, false)?;
-    let one = cx.builder.i64(1);
-    let next = cx.builder.add(row, one);
+    let next = cx.builder.add_int(row, 1);
     cx.builder.assign(index, next);
     cx.end();
     cx.end();

@@ -109,8 +109,7 @@ impl StoredColumn {
         let seen = cx.builder.var_of("ends", nothing);
         cx.begin_if(has_bytes);
         let b = &mut *cx.builder;
-        let one = b.u32(1);
-        let last = b.sub(text.length, one);
+        let last = b.sub_int(text.length, 1);
         let last = b.offset(text.data, last);
         let (first, last) = (b.load(text.data), b.load(last));
         let ends = b.binary(BinaryOp::Xor, first, last);
@@ -123,6 +122,5 @@ impl StoredColumn {
 
 /// Whether a text of a length (`u32`) has bytes (`bool`).
 fn has_bytes(cx: &mut Context<'_>, length: V) -> V {
-    let one = cx.builder.u32(1);
-    cx.builder.ge(length, one)
+    cx.builder.ge_int(length, 1)
 }

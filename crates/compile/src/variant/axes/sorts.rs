@@ -6,12 +6,12 @@ axis!(
     /// Who sorts: `pipeline/cut`.
     SortPlace, "sort_place", Plan, Rule, "who puts the result's rows in order",
     {
+        /// Nobody: they come in its order, which is kept where they are written.
+        Input = "input",
         /// A kernel stores them with words of their keys, the device sorts these.
         Device = "device",
         /// The host, when it has the result.
         Host = "host",
-        /// Nobody: rows come in this order.
-        Order = "order",
     }
 );
 

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 
 pub(crate) use rows::SharedPlanner;
 
-use super::has_expr;
+use super::expressions::has_expr;
 
 /// Rows that are read in several places, which share a number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -26,7 +26,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use kelpie_datafusion::KelpieOptions;
 
-use super::has_expr;
+use super::expressions::has_expr;
 use super::shared::{is_volatile, shared};
 use dependent::OuterValues;
 use nodes::{rewritten, with_own_schema};

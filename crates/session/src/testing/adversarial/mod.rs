@@ -29,12 +29,13 @@ use self::statements::{Query, Statements};
 use super::compare::compare_by;
 use super::report::FuzzReport;
 use super::variants::Subject;
-use super::{Conditions, Observer, QUERIES_A_SEED, SHRUNK_A_SEED, Scale, genome_numbers, ordering_sessions};
+use super::{
+    Conditions, Observer, QUERIES_A_SEED, SHRUNK_A_SEED, Scale, Seeded, genome_numbers, ordering_sessions,
+};
 
 /// Runs generated queries of a seed on both: those of the given numbers, below `QUERIES_A_SEED`.
 pub(super) async fn fuzz_adversarial(
-    seed: u64,
-    numbers: std::ops::Range<usize>,
+    Seeded { seed, numbers }: Seeded,
     scale: Scale,
     conditions: Conditions<'_>,
     engine: &Arc<Engine>,

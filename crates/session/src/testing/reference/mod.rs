@@ -19,7 +19,7 @@ use self::evaluate::{COLUMNS, Evaluator, Table, Value, shown};
 use self::generate::{Generator, TABLES, WORDS};
 use super::compare::Outcome;
 use super::report::FuzzReport;
-use super::{Conditions, Observer, QUERIES_A_SEED};
+use super::{Conditions, Observer, QUERIES_A_SEED, Seeded};
 use crate::{KelpieSession, QueryResult, SessionOptions};
 
 /// Rows of a table, at most.
@@ -27,8 +27,7 @@ const ROWS: usize = 9;
 
 /// Runs generated queries of a seed: those of the given numbers, below `QUERIES_A_SEED`.
 pub(super) async fn fuzz_reference(
-    seed: u64,
-    numbers: std::ops::Range<usize>,
+    Seeded { seed, numbers }: Seeded,
     conditions: Conditions<'_>,
     engine: &Arc<Engine>,
     observer: &Observer<'_>,

@@ -202,9 +202,9 @@ impl Generator {
         }
         let filter = Tree::List { prefix: " WHERE ", separator: " AND ", least: 0, items: conjuncts };
         match self.below(20) {
-            0..8 => self.projection(kinds, &scope, depth, from, filter, "SELECT "),
-            8..10 => self.projection(kinds, &scope, depth, from, filter, "SELECT DISTINCT "),
-            10..18 => self.grouped(kinds, &scope, from, filter),
+            0..8 => self.projection(kinds, (&scope, depth), "SELECT ", [from, filter]),
+            8..10 => self.projection(kinds, (&scope, depth), "SELECT DISTINCT ", [from, filter]),
+            10..18 => self.grouped(kinds, &scope, [from, filter]),
             _ => {
                 let items = kinds.iter().map(|kind| self.aggregate(*kind, &scope)).collect::<Vec<_>>();
                 let (items, columns) = named(items, 1);
@@ -216,11 +216,9 @@ impl Generator {
     fn projection(
         &mut self,
         kinds: &[Kind],
-        scope: &Scope,
-        depth: usize,
-        from: Tree,
-        filter: Tree,
+        (scope, depth): (&Scope, usize),
         select: &'static str,
+        [from, filter]: [Tree; 2],
     ) -> (Tree, Vec<Column>, usize) {
         let value = |g: &mut Generator, kind: Kind| match g.below(12) {
             0 if depth > 0 => g.scalar_subquery(kind, scope),
@@ -236,8 +234,7 @@ impl Generator {
         &mut self,
         kinds: &[Kind],
         scope: &Scope,
-        from: Tree,
-        filter: Tree,
+        [from, filter]: [Tree; 2],
     ) -> (Tree, Vec<Column>, usize) {
         let mut keys = Vec::new();
         let mut items = Vec::new();

@@ -22,12 +22,13 @@ use self::tables::Table;
 use super::compare::{Nature, compare};
 use super::report::FuzzReport;
 use super::variants::Subject;
-use super::{Conditions, Observer, QUERIES_A_SEED, SHRUNK_A_SEED, Scale, genome_numbers, ordering_sessions};
+use super::{
+    Conditions, Observer, QUERIES_A_SEED, SHRUNK_A_SEED, Scale, Seeded, genome_numbers, ordering_sessions,
+};
 
 /// Runs generated queries of a seed on both: those of the given numbers, of which a seed has [`QUERIES_A_SEED`].
 pub(super) async fn fuzz_relational(
-    seed: u64,
-    numbers: std::ops::Range<usize>,
+    Seeded { seed, numbers }: Seeded,
     scale: Scale,
     conditions: Conditions<'_>,
     engine: &Arc<Engine>,

@@ -9,9 +9,7 @@ mod texts;
 
 pub use self::data::{TABLES, rows, tables};
 pub use self::texts::{TABLES as TEXT_TABLES, rows as text_rows, tables as text_tables};
-use super::cases::Case;
-use super::findings::TEXT_BYTES;
-use super::lab::{Data, Model};
+use super::model::{Case, Data, Model, TEXT_BYTES};
 use super::{Experiment, Measure};
 use crate::{Workload, ssb};
 

@@ -13,9 +13,8 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 
 use super::ALL_ROWS;
-use crate::experiments::cases::Case;
-use crate::experiments::lab::Model;
 use crate::experiments::memory::{self, below, random};
+use crate::experiments::model::{Case, Model};
 
 /// Names of the tables: rows whose texts are looked at, and their different texts.
 pub const TABLES: [&str; 2] = ["texts", "keys"];

@@ -7,8 +7,7 @@
 mod data;
 
 pub use self::data::{TABLE, rows, table};
-use super::cases::Case;
-use super::lab::Model;
+use super::model::{Case, Model};
 
 /// A figure of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

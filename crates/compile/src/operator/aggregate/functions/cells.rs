@@ -202,8 +202,7 @@ fn add_wide(cx: &mut Context<'_>, pointer: V, value: V, scope: Scope) {
     let carry = b.lt(sum, old);
     let carry = b.convert(carry, Scalar::U64);
     let high = b.add(high, carry);
-    let zero = b.u64(0);
-    let needed = b.ne(high, zero);
+    let needed = b.ne_int(high, 0);
     b.begin_if(needed);
     let one = b.i32(1);
     let pointer = b.offset(pointer, one);
@@ -338,8 +337,7 @@ impl Pause {
         let next = b.add(time, more);
         b.assign(self.time, next);
         let lock = b.atomic_load(pointer, Scope::Device);
-        let free = b.u64(0);
-        let is_free = b.eq(lock, free);
+        let is_free = b.eq_int(lock, 0);
         b.assign(self.tries, is_free);
         cx.end();
     }
@@ -455,8 +453,7 @@ pub fn join(cx: &mut Context<'_>, low: V, high: V) -> V {
     let b = &mut *cx.builder;
     let low = b.convert(low, Scalar::I128);
     let high = b.convert(high, Scalar::I128);
-    let bits = b.int(Scalar::I128, 64);
-    let high = b.binary(BinaryOp::Shl, high, bits);
+    let high = b.shl_int(high, 64);
     b.or(high, low)
 }
 
@@ -472,8 +469,7 @@ fn part_pointer(cx: &mut Context<'_>, pointer: V, scalar: Scalar) -> V {
 pub fn split(cx: &mut Context<'_>, value: V) -> (V, V) {
     let b = &mut *cx.builder;
     let low = b.convert(value, Scalar::U64);
-    let bits = b.int(Scalar::I128, 64);
-    let high = b.binary(BinaryOp::Shr, value, bits);
+    let high = b.shr_int(value, 64);
     (low, b.convert(high, Scalar::U64))
 }
 
@@ -488,8 +484,7 @@ pub fn is_used(cx: &mut Context<'_>, parts: &[V]) -> Option<V> {
 /// The first word of a group in a state, whose groups have so many words: `ptr<global, u64>`.
 pub fn group_pointer(cx: &mut Context<'_>, state: usize, words: u32, slot: V) -> V {
     let table = cx.argument("groups", Type::global(Scalar::U64), Argument::State(state));
-    let stride = cx.builder.i64(i64::from(words));
-    let index = cx.builder.mul(slot, stride);
+    let index = cx.builder.mul_int(slot, i64::from(words));
     cx.builder.offset(table, index)
 }
 

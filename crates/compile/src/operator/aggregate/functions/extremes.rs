@@ -76,17 +76,14 @@ impl OrderKey {
             OrderKey::Float => {
                 let wide = b.convert(value, Scalar::F64);
                 let bits = b.bitcast(wide, Scalar::I64);
-                let shift = b.i64(63);
-                let sign = b.binary(BinaryOp::Shr, bits, shift);
-                let top = b.i64(i64::MIN);
-                let flip = b.or(sign, top);
+                let sign = b.shr_int(bits, 63);
+                let flip = b.or_int(sign, i64::MIN);
                 let key = b.binary(BinaryOp::Xor, bits, flip);
                 b.bitcast(key, Scalar::U64)
             }
             OrderKey::Wide => {
                 let wide = b.convert(value, Scalar::I128);
-                let top = b.int(Scalar::I128, i128::MIN);
-                b.binary(BinaryOp::Xor, wide, top)
+                b.xor_int(wide, i128::MIN)
             }
         }
     }
@@ -95,10 +92,7 @@ impl OrderKey {
     pub fn decode(self, cx: &mut Context<'_>, key: V, register: Scalar) -> V {
         let b = &mut *cx.builder;
         match self {
-            OrderKey::Boolean => {
-                let zero = b.u64(0);
-                b.ne(key, zero)
-            }
+            OrderKey::Boolean => b.ne_int(key, 0),
             OrderKey::Unsigned => b.convert(key, register),
             OrderKey::Signed => {
                 let key = b.bitcast(key, Scalar::I64);
@@ -108,18 +102,15 @@ impl OrderKey {
             }
             OrderKey::Float => {
                 let key = b.bitcast(key, Scalar::I64);
-                let shift = b.i64(63);
-                let sign = b.binary(BinaryOp::Shr, key, shift);
+                let sign = b.shr_int(key, 63);
                 let sign = b.not(sign);
-                let top = b.i64(i64::MIN);
-                let flip = b.or(sign, top);
+                let flip = b.or_int(sign, i64::MIN);
                 let bits = b.binary(BinaryOp::Xor, key, flip);
                 let value = b.bitcast(bits, Scalar::F64);
                 b.convert(value, register)
             }
             OrderKey::Wide => {
-                let top = b.int(Scalar::I128, i128::MIN);
-                let value = b.binary(BinaryOp::Xor, key, top);
+                let value = b.xor_int(key, i128::MIN);
                 b.convert(value, register)
             }
         }
@@ -156,8 +147,7 @@ pub fn pack_text(cx: &mut Context<'_>, value: &Repr, live: Option<V>) -> Result<
     b.begin_if(misfit);
     b.report(Status::Fallback as u32);
     b.end();
-    let shift = b.u64(u64::from(LENGTH_BITS));
-    let packed = b.binary(BinaryOp::Shl, address, shift);
+    let packed = b.shl_int(address, u64::from(LENGTH_BITS));
     let length = b.convert(text.length, Scalar::U64);
     let packed = b.or(packed, length);
     // It is not to be looked at.
@@ -167,8 +157,7 @@ pub fn pack_text(cx: &mut Context<'_>, value: &Repr, live: Option<V>) -> Result<
 /// The text of a packed reference; of nothing: no bytes.
 pub fn unpack_text(cx: &mut Context<'_>, word: V) -> Text {
     let b = &mut *cx.builder;
-    let shift = b.u64(u64::from(LENGTH_BITS));
-    let address = b.binary(BinaryOp::Shr, word, shift);
+    let address = b.shr_int(word, u64::from(LENGTH_BITS));
     let data = b.bitcast(address, Type::Ptr(Space::Global, Pointee::Scalar(Scalar::U8)));
     let mask = b.u64((1 << LENGTH_BITS) - 1);
     let length = b.and(word, mask);

@@ -103,8 +103,7 @@ pub(crate) fn value_of(cx: &mut Context<'_>, index: V, key: &DenseKey, column: &
         return cx.builder.convert(value, register);
     }
     if register == Scalar::Bool {
-        let zero = cx.builder.i64(0);
-        return cx.builder.ne(index, zero);
+        return cx.builder.ne_int(index, 0);
     }
     let wide = if register == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
     let index = cx.builder.convert(index, wide);

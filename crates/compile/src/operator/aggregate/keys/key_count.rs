@@ -63,8 +63,7 @@ impl KeyCount {
             b.store(self.own, new);
         }
         let rest = b.rem(new, self.step);
-        let zero = b.u32(0);
-        let is_full = b.eq(rest, zero);
+        let is_full = b.eq_int(rest, 0);
         cx.begin_if(is_full);
         self.tell(cx, self.step);
         cx.end();
@@ -170,14 +169,10 @@ impl KeyCount {
     fn sides(&self, cx: &mut Context<'_>, keys: V) -> (V, V) {
         let b = &mut *cx.builder;
         let keys = b.bitcast(keys, Scalar::I64);
-        let of = b.i64(self.fill.of as i64);
-        let keys = b.mul(keys, of);
+        let keys = b.mul_int(keys, self.fill.of as i64);
         let slots = match self.fill.taken {
             1 => self.capacity,
-            taken => {
-                let taken = b.i64(taken as i64);
-                b.mul(self.capacity, taken)
-            }
+            taken => b.mul_int(self.capacity, taken as i64),
         };
         (keys, slots)
     }

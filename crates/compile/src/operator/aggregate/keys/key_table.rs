@@ -221,8 +221,7 @@ impl KeyTable {
     pub(crate) fn word_of_hash(&self, cx: &mut Context<'_>, hash: V) -> KeyWord {
         let mask = cx.builder.u64(!((1 << STATE_BITS) - 1));
         let hashed = cx.builder.and(hash, mask);
-        let state = cx.builder.u64(READY);
-        KeyWord { entry: cx.builder.or(hashed, state), hash }
+        KeyWord { entry: cx.builder.or_int(hashed, READY), hash }
     }
 
     /// The word of packed keys with an entry.
@@ -328,8 +327,7 @@ impl KeyTable {
     pub(crate) fn first_of_places(&self, cx: &mut Context<'_>, word: KeyWord, places: u32) -> V {
         let hash = low_bits(cx, self.hashing.function, word.hash);
         let b = &mut *cx.builder;
-        let mask = b.u64(u64::from(places) - 1);
-        let place = b.and(hash, mask);
+        let place = b.and_int(hash, u64::from(places) - 1);
         b.bitcast(place, Scalar::I64)
     }
 
@@ -342,8 +340,7 @@ impl KeyTable {
         bits: u32,
     ) -> Result<(V, Option<V>), Unsupported> {
         let word = self.word(cx, values)?;
-        let shift = cx.builder.u64(u64::from(u64::BITS - bits));
-        let part = cx.builder.binary(BinaryOp::Shr, word.hash, shift);
+        let part = cx.builder.shr_int(word.hash, u64::from(u64::BITS - bits));
         Ok((cx.builder.convert(part, Scalar::U32), Some(word.hash)))
     }
 

@@ -110,16 +110,14 @@ fn put(cx: &mut Context<'_>, words: &mut [V], (bits, width): (V, u32), place: u3
         } else {
             rest
         };
-        let shift = b.u64(offset.into());
-        let own = b.binary(BinaryOp::Shl, own, shift);
+        let own = b.shl_int(own, offset);
         if let Some(word) = words.get_mut(word) {
             *word = b.or(*word, own);
         }
         left -= taken;
         place += taken;
         if left > 0 {
-            let shift = b.u64(taken.into());
-            rest = b.binary(BinaryOp::Shr, rest, shift);
+            rest = b.shr_int(rest, taken);
         }
     }
 }
@@ -199,10 +197,7 @@ fn number_bits(cx: &mut Context<'_>, column: &ColumnInfo, value: V) -> Vec<V> {
 /// The key that has such bits.
 fn value_of(cx: &mut Context<'_>, column: &ColumnInfo, bits: &[V]) -> Lowered {
     let valid = bits.last().filter(|_| column.nullable).copied();
-    let valid = valid.map(|null| {
-        let zero = cx.builder.u64(0);
-        cx.builder.eq(null, zero)
-    });
+    let valid = valid.map(|null| cx.builder.eq_int(null, 0));
     let range = if column.data_type.is_float() { None } else { column.range };
     let range = range.or_else(|| column.data_type.full_range());
     let &[low, ..] = bits else {
@@ -217,10 +212,7 @@ fn value_of(cx: &mut Context<'_>, column: &ColumnInfo, bits: &[V]) -> Lowered {
     let b = &mut *cx.builder;
     let value = match (register_type(&column.data_type, column.range), bits) {
         _ if column.data_type == DataType::Null => b.bool(false),
-        (Scalar::Bool, _) => {
-            let zero = b.u64(0);
-            b.ne(low, zero)
-        }
+        (Scalar::Bool, _) => b.ne_int(low, 0),
         (Scalar::I128, &[low, high, ..]) => join(cx, low, high),
         (register, _) if register.bytes() == 4 => {
             let half = b.convert(low, Scalar::U32);

@@ -147,8 +147,7 @@ impl BlockCounts {
         let bits = b.i64(self.layout.of_word().ilog2().into());
         let mut number = b.binary(BinaryOp::Shr, group, bits);
         if cell > 0 {
-            let first = b.i64(i64::from(cell * self.words));
-            number = b.add(number, first);
+            number = b.add_int(number, i64::from(cell * self.words));
         }
         let word = b.offset(self.table, number);
         let group = b.convert(group, Scalar::U32);
@@ -330,8 +329,7 @@ fn undo_carries(cx: &mut Context<'_>, Added { word, first, old, more }: Added, f
     let (both, any, is_lost) = (b.and(before, added), b.or(before, added), b.not(sum));
     let lost = b.and(any, is_lost);
     let carries = b.or(both, lost);
-    let highest = b.u32(HIGHEST_BITS);
-    let carries = b.and(carries, highest);
+    let carries = b.and_int(carries, HIGHEST_BITS);
     let is_given = b.eq(flips, adds);
     let (given, taken) = (b.u64(ROUND), b.u64(ROUND.wrapping_neg()));
     let rows = b.select(is_given, given, taken);

@@ -175,8 +175,7 @@ impl BlockTable {
     /// The number of a group's copy (`i64`).
     fn group(&self, cx: &mut Context<'_>, (slot, copy): (V, Option<V>)) -> V {
         let Some(copy) = copy else { return slot };
-        let copies = cx.builder.i64(i64::from(self.copies));
-        let group = cx.builder.mul(slot, copies);
+        let group = cx.builder.mul_int(slot, i64::from(self.copies));
         cx.builder.add(group, copy)
     }
 
@@ -185,8 +184,7 @@ impl BlockTable {
         (self.copies > 1).then(|| {
             let b = &mut *cx.builder;
             let thread = b.builtin(Builtin::ThreadId);
-            let mask = b.u32(self.copies - 1);
-            let copy = b.and(thread, mask);
+            let copy = b.and_int(thread, self.copies - 1);
             b.convert(copy, Scalar::I64)
         })
     }

@@ -1,7 +1,7 @@
 //! In how few bytes a block's table has the cells of a group, given how many rows come to it.
 
+use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Scalar};
 
 use crate::context::Context;
 use crate::operator::aggregate::functions::{Cell, CellOp};
@@ -125,13 +125,9 @@ impl Digits {
     pub(crate) fn cut(self, cx: &mut Context<'_>, value: V, digit: u32) -> V {
         let b = &mut *cx.builder;
         let value = if self.signed { b.bitcast(value, Scalar::I64) } else { value };
-        let scalar = b.scalar(value);
         let value = match self.shift(digit) {
             0 => value,
-            shift => {
-                let shift = b.int(scalar, shift);
-                b.binary(BinaryOp::Shr, value, shift)
-            }
+            shift => b.shr_int(value, shift),
         };
         let value = b.convert(value, Scalar::U32);
         if digit + 1 == self.count || self.bits == u32::BITS {
@@ -152,8 +148,7 @@ impl Digits {
             let is_signed = self.signed && digit + 1 == self.count;
             let sum = if is_signed { b.bitcast(sum, Scalar::I32) } else { sum };
             let sum = b.convert(sum, Scalar::I64);
-            let shift = b.i64(self.shift(digit));
-            let sum = b.binary(BinaryOp::Shl, sum, shift);
+            let sum = b.shl_int(sum, self.shift(digit));
             total = b.add(total, sum);
         }
         total

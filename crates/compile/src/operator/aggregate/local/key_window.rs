@@ -65,12 +65,10 @@ impl KeyWindow {
     /// Where a search for a hash begins: by the bits behind those of the part.
     fn first_place(&self, cx: &mut Context<'_>, hash: V) -> V {
         let b = &mut *cx.builder;
-        let bits = b.u64(self.bits.into());
-        let rest = b.binary(BinaryOp::Shl, hash, bits);
+        let rest = b.shl_int(hash, self.bits);
         let shift = b.u64(u64::from(u64::BITS - self.places.ilog2().max(1)));
         let place = b.binary(BinaryOp::Shr, rest, shift);
-        let mask = b.u64(u64::from(self.places) - 1);
-        let place = b.and(place, mask);
+        let place = b.and_int(place, u64::from(self.places) - 1);
         b.bitcast(place, Scalar::I64)
     }
 }

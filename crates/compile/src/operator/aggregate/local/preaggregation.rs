@@ -95,8 +95,7 @@ pub(crate) struct PreaggregationTable {
 /// Where the search for bits (`u64`) among so many places, a power of two, begins (`i64`).
 pub(crate) fn first_place(cx: &mut Context<'_>, bits: V, places: u32) -> V {
     let b = &mut *cx.builder;
-    let spread = b.u64(GOLDEN);
-    let hash = b.mul(bits, spread);
+    let hash = b.mul_int(bits, GOLDEN);
     let shift = b.u64(u64::from(u64::BITS - places.ilog2()));
     let first = b.binary(BinaryOp::Shr, hash, shift);
     b.bitcast(first, Scalar::I64)
@@ -124,8 +123,7 @@ pub(crate) fn search(
     let (steps_now, one) = (b.read(steps), b.i32(1));
     let next = b.add(steps_now, one);
     b.assign(steps, next);
-    let most = b.i32(most);
-    let done = b.ge(next, most);
+    let done = b.ge_int(next, most);
     b.break_if(done);
     let (one, mask) = (b.i64(1), b.i64(i64::from(places) - 1));
     let following = b.add(current, one);
@@ -211,8 +209,7 @@ impl PreaggregationTable {
     fn find(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, (copy, found): (Var, Var)) {
         let b = &mut *cx.builder;
         let bits = b.bitcast(slot, Scalar::U64);
-        let one = b.u64(1);
-        let tag = b.add(bits, one);
+        let tag = b.add_int(bits, 1);
         let start = first_place(cx, bits, self.copies);
         cx.builder.assign(copy, start);
         search(cx, (self.copies, self.steps), tag, (copy, found), &|cx, place| self.entry(cx, cells, place));
@@ -271,8 +268,7 @@ impl PreaggregationTable {
                 Some(keys) => keys.entry(cx, copy),
                 None => cx.builder.load(entry),
             };
-            let zero = cx.builder.u64(0);
-            let taken = cx.builder.ne(first, zero);
+            let taken = cx.builder.ne_int(first, 0);
             cx.begin_if(taken);
             let base = word_pointer(cx, entry, self.head);
             let values: Vec<Vec<V>> = cells

@@ -256,8 +256,7 @@ impl BatchMemory<'_> {
             cx.impossible("a table without words");
             return None;
         };
-        let one = cx.builder.i64(1);
-        let index = cx.builder.binary(BinaryOp::Shl, number, one);
+        let index = cx.builder.shl_int(number, 1);
         Some(cx.builder.offset(*words, index))
     }
 

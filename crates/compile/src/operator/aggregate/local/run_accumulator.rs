@@ -173,8 +173,7 @@ impl RunAccumulator {
 
     /// Adds contributions to the group in a slot (`i64`), if there is one, by `behind`.
     fn hand_over(&self, cx: &mut Context<'_>, (slot, totals): (V, &[Vec<V>]), behind: &AddBehind<'_>) {
-        let none = cx.builder.i64(NONE);
-        let any = cx.builder.ne(slot, none);
+        let any = cx.builder.ne_int(slot, NONE);
         cx.begin_if(any);
         behind(cx, slot, totals);
         cx.end();

@@ -105,10 +105,8 @@ impl ThreadCells {
         let threads = self.tables.threads;
         let b = &mut *cx.builder;
         let slot = b.convert(slot, Scalar::U32);
-        let stride = b.u32(cells * threads);
-        let group = b.mul(slot, stride);
-        let first = b.u32(index * threads);
-        let cell = b.add(group, first);
+        let group = b.mul_int(slot, cells * threads);
+        let cell = b.add_int(group, index * threads);
         let cell = b.add(cell, thread);
         Some(b.offset(table, cell))
     }
@@ -228,8 +226,7 @@ impl Addends {
         cx.builder.break_if(done);
         let value = part(cx, current)?;
         combine_registers(cx, op, &total, &value);
-        let one = cx.builder.int(self.scalar, 1);
-        let next = cx.builder.add(current, one);
+        let next = cx.builder.add_int(current, 1);
         cx.builder.assign(number, next);
         cx.end();
         Some(total.iter().map(|part| cx.builder.read(*part)).collect())

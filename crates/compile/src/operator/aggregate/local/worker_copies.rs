@@ -186,15 +186,13 @@ fn equal_bits(cx: &mut Context<'_>, entries: V, wanted: V) -> V {
 }
 
 fn is_any(cx: &mut Context<'_>, bits: V) -> V {
-    let none = cx.builder.u32(0);
-    cx.builder.ne(bits, none)
+    cx.builder.ne_int(bits, 0)
 }
 
 /// The place (`i64`) of the first bit that is set, of a bucket that begins at `first`; any place where none is.
 fn first_of(cx: &mut Context<'_>, bits: V, first: V) -> V {
     let b = &mut *cx.builder;
-    let one = b.u32(1);
-    let less = b.sub(bits, one);
+    let less = b.sub_int(bits, 1);
     let others = b.not(bits);
     let below = b.and(less, others);
     let number = b.unary(UnaryOp::Popcount, below);

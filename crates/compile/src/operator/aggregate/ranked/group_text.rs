@@ -94,8 +94,7 @@ impl GroupText {
         }
         cx.end();
         let b = &mut *cx.builder;
-        let one = b.i64(1);
-        let next = b.add(current, one);
+        let next = b.add_int(current, 1);
         b.assign(rank, next);
         cx.end();
         Ok(follows)

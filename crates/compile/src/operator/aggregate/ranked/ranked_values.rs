@@ -85,8 +85,7 @@ impl RankedRows {
         let one = cx.builder.i64(1);
         let last = cx.builder.sub(ranks, one);
         let within = |cx: &mut Context<'_>, rank: V| {
-            let zero = cx.builder.i64(0);
-            let (from, to) = (cx.builder.ge(rank, zero), cx.builder.lt(rank, ranks));
+            let (from, to) = (cx.builder.ge_int(rank, 0), cx.builder.lt(rank, ranks));
             RankedRow { rank, present: cx.builder.and(from, to) }
         };
         Ok(match rank {

@@ -268,8 +268,7 @@ impl Made for PlacedText {
         let begin = b.add(begin, skipped);
         let length = b.sub(end, begin);
         let (begin, length) = (b.select(valid, begin, nothing), b.select(valid, length, nothing));
-        let most = b.u64(LENGTH_LIMIT);
-        let too_long = b.compare(CompareOp::Gt, length, most);
+        let too_long = b.gt_int(length, LENGTH_LIMIT);
         cx.begin_if(too_long);
         cx.builder.report(Status::Fallback as u32);
         cx.end();

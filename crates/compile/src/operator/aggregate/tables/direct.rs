@@ -4,7 +4,7 @@
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 use super::group_table::{AtGroup, GroupEmitter, GroupTable, Located, add_alone};
 use crate::context::{Argument, Context, DictionaryCode, Lowered, Repr, Unsupported};
@@ -159,8 +159,7 @@ impl DirectTable {
                 }
                 (None, _) => index,
             };
-            let stride = cx.builder.i64(dense.stride as i64);
-            let part = cx.builder.mul(index, stride);
+            let part = cx.builder.mul_int(index, dense.stride as i64);
             slot = Some(match slot {
                 Some(sum) => cx.builder.add(sum, part),
                 None => part,
@@ -197,15 +196,13 @@ impl GroupTable for DirectTable {
 
     fn part(&self, cx: &mut Context<'_>, keys: &[Expr], bits: u32) -> Result<(V, Option<V>), Unsupported> {
         let slot = self.slot(cx, keys)?;
-        let shift = cx.builder.i64(self.part_shift(bits).into());
-        let part = cx.builder.binary(BinaryOp::Shr, slot, shift);
+        let part = cx.builder.shr_int(slot, self.part_shift(bits));
         Ok((cx.builder.convert(part, Scalar::U32), None))
     }
 
     fn part_start(&self, cx: &mut Context<'_>, part: V, bits: u32) -> V {
         let part = cx.builder.convert(part, Scalar::I64);
-        let shift = cx.builder.i64(self.part_shift(bits).into());
-        cx.builder.binary(BinaryOp::Shl, part, shift)
+        cx.builder.shl_int(part, self.part_shift(bits))
     }
 
     fn part_slots(&self, bits: u32) -> Option<u64> {
@@ -315,8 +312,7 @@ impl DirectEmitter<'_> {
                 let first = cx.builder.read(first);
                 let slot = cx.builder.add(first, own);
                 // The last slice may have slots behind those that there are.
-                let slots = cx.builder.i64(self.table.slots as i64);
-                let is_there = cx.builder.lt(slot, slots);
+                let is_there = cx.builder.lt_int(slot, self.table.slots as i64);
                 (slot, cx.builder.and(is_within, is_there))
             }
             None => (own, is_within),
@@ -401,8 +397,7 @@ impl GroupEmitter for DirectEmitter<'_> {
 
     fn begin_pass(&self, cx: &mut Context<'_>, pass: V) {
         let Some(slice) = self.slice else { return };
-        let slots = cx.builder.i64(self.table.slice_slots() as i64);
-        let first = cx.builder.mul(pass, slots);
+        let first = cx.builder.mul_int(pass, self.table.slice_slots() as i64);
         cx.builder.assign(slice, first);
     }
 
@@ -422,8 +417,7 @@ impl GroupEmitter for DirectEmitter<'_> {
         }
         if let (Some(counted), Some(count)) = (self.counted, self.table.count) {
             let counted = cx.builder.read(counted);
-            let zero = cx.builder.u64(0);
-            let any = cx.builder.ne(counted, zero);
+            let any = cx.builder.ne_int(counted, 0);
             cx.begin_if(any);
             self.table.count_groups(cx, count, counted);
             cx.end();
@@ -452,8 +446,7 @@ impl DirectEmitter<'_> {
             // The last slice may have slots behind those that there are: nothing is in them, and nothing is written.
             let to = self.table.words(cx, cells, to);
             for (index, cell) in cells.cells.iter().enumerate() {
-                let position = cx.builder.i64(index as i64);
-                let mine = cx.builder.eq(number, position);
+                let mine = cx.builder.eq_int(number, index as i64);
                 cx.begin_if(mine);
                 let value = local.total(cx, cells, (slot, index)).unwrap_or_default();
                 match is_used(cx, &value) {

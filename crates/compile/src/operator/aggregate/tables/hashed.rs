@@ -350,8 +350,7 @@ impl GroupEmitter for HashEmitter<'_> {
     fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]) {
         let Some(slot) = slot else { return cx.impossible("a row without a slot") };
         let Some(near) = &self.near else { return self.add_far(cx, slot, values) };
-        let zero = cx.builder.i64(0);
-        let is_near = cx.builder.lt(slot, zero);
+        let is_near = cx.builder.lt_int(slot, 0);
         cx.begin_if(is_near);
         let copy = near.below_slots(cx, slot);
         near.add_to_copy(cx, self.cells, copy, values);

@@ -313,8 +313,7 @@ impl SingleEmitter<'_> {
                 Some(tree) => (block_reduce(cx, cell.op, &private, tree), Builtin::ThreadId),
             };
             let number = cx.builder.builtin(number);
-            let zero = cx.builder.u32(0);
-            let leader = cx.builder.eq(number, zero);
+            let leader = cx.builder.eq_int(number, 0);
             cx.begin_if(leader);
             add(cx, cell.op, cell.word, &value);
             cx.end();

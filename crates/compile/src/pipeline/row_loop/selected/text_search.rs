@@ -1,4 +1,4 @@
-//! Filters by a LIKE pattern whose needle is looked for in all texts of a CPU worker's batch at once (`lower/needle`). A search leaves a mark
+//! Filters by a LIKE pattern whose needle is looked for in all texts of a CPU worker's batch at once (`lower/text/needle`). A search leaves a mark
 //! at each row that matches, and the selection vector is made of the marks and of what else of the filters has a form for wide rows.
 //!
 //! Row by row a search begins anew some 20 to 80 bytes further on, so that words are compared where vectors could be, and each text is a

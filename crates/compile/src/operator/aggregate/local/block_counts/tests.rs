@@ -19,8 +19,7 @@ fn kernel((bytes, times): (u64, u32), shape: (u32, u32), rows: u32) -> Kernel {
         cx.builder.barrier();
         let add_far = |cx: &mut Context<'_>, (group, cell): (V, usize), rows: V| {
             // Behind the groups is a byte that only carries come to.
-            let groups = cx.builder.i64(GROUPS.into());
-            let is_group = cx.builder.lt(group, groups);
+            let is_group = cx.builder.lt_int(group, GROUPS);
             cx.begin_if(is_group);
             let b = &mut *cx.builder;
             let (first, zero, one) = (b.i64(cell as i64 * i64::from(GROUPS)), b.i64(0), b.u64(1));

@@ -3,19 +3,23 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type, UnaryOp};
 
-use super::civil::{self, CalendarPart};
 use super::digits::{self, Digits};
+use super::function;
 use super::heap::make;
-use super::text::function;
-use super::value::{Int, int, report, scalar, unsupported};
 use crate::context::{Case, Context, Lowered, Repr, Status, Text, Unsupported};
+use crate::lower::civil::{self, CalendarPart};
+use crate::lower::value::{Int, int, report, scalar, unsupported};
 use crate::types::DataType;
 
 /// Days of the years 0 to 9999: others are written with a sign.
 const FOUR_DIGIT_YEARS: (i32, i32) = (-719_528, 2_932_896);
 
 /// The text of a value.
-pub(super) fn to_text(cx: &mut Context<'_>, value: &Lowered, from: &DataType) -> Result<Text, Unsupported> {
+pub(in crate::lower) fn to_text(
+    cx: &mut Context<'_>,
+    value: &Lowered,
+    from: &DataType,
+) -> Result<Text, Unsupported> {
     match from {
         DataType::Boolean => {
             let value = scalar(value)?;
@@ -151,7 +155,7 @@ fn digits_function(cx: &mut Context<'_>, register: Scalar) -> Handle<Function> {
         b.break_if(done);
         let next = b.div(current, ten);
         b.assign(rest, next);
-        super::text::increment(b, digits);
+        super::increment(b, digits);
         b.end();
         let digits = b.read(digits);
         b.return_value(digits);
@@ -250,6 +254,6 @@ fn date(cx: &mut Context<'_>, days: Int, valid: Option<V>) -> Text {
 }
 
 /// A text as a value.
-pub(super) fn lowered(text: Text) -> Lowered {
+pub(in crate::lower) fn lowered(text: Text) -> Lowered {
     Lowered { repr: Repr::Text(text), valid: None, range: None }
 }

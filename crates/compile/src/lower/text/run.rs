@@ -13,13 +13,13 @@ use kelpie_kir::{
 };
 
 use super::like::{Pieces, rest_function};
-use super::literal::text_of_bytes;
 use super::needle::Needle;
 use super::swar::bits_of;
-use super::text::{count_up, function};
 use super::words::{WORD_BYTES, equal_function};
+use super::{count_up, function};
 use crate::context::lanes::{any, ballot, count, read_lane};
 use crate::context::{Constant, Context, RawTexts};
+use crate::lower::literal::text_of_bytes;
 
 /// Bytes that are compared first.
 const ANCHOR_BYTES: usize = 4;
@@ -305,8 +305,7 @@ impl<'n> Wanted<'n> {
         let places = places.into_iter().flat_map(|(word, places)| places.map(move |place| (word, place)));
         places
             .map(|(word, place)| {
-                let bits = b.u64(8 * place as u64);
-                let shifted = if place == 0 { word } else { b.binary(BinaryOp::Shr, word, bits) };
+                let shifted = if place == 0 { word } else { b.shr_int(word, 8 * place as u64) };
                 let own = b.convert(shifted, Scalar::U32);
                 let own = self.anchor.1.map_or(own, |counts| b.and(own, counts));
                 b.eq(own, self.anchor.0)

@@ -3,12 +3,12 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{Builder, CompareOp, Function, Handle, Scalar, Type, UnaryOp};
 
-use super::cast::{Converted, bounded};
 use super::parsing::{Sign, digit_at, packed, return_if, value_of_form, with_digit};
-use super::text::{byte, count_up, function};
-use super::value::{Int, boolean, report, text, unsupported};
+use super::{byte, count_up, function};
 use crate::context::{Case, Context, Lowered, Status, Text, Unsupported};
 use crate::expr::range;
+use crate::lower::cast::{Converted, bounded};
+use crate::lower::value::{Int, boolean, report, text, unsupported};
 use crate::types::{DataType, Range};
 
 /// What a parser returns for text that is no value of the type.
@@ -18,7 +18,11 @@ const NO_DAY: i128 = i128::MIN + 1;
 const PARAMS: [(&str, Type); 2] = [("text", Type::global(Scalar::U8)), ("length", Type::U32)];
 
 /// Parses a text.
-pub(super) fn parse(cx: &mut Context<'_>, value: &Lowered, to: &DataType) -> Result<Converted, Unsupported> {
+pub(in crate::lower) fn parse(
+    cx: &mut Context<'_>,
+    value: &Lowered,
+    to: &DataType,
+) -> Result<Converted, Unsupported> {
     let text = text(value)?;
     match to {
         DataType::Boolean => {
@@ -43,8 +47,7 @@ pub(super) fn parse(cx: &mut Context<'_>, value: &Lowered, to: &DataType) -> Res
         DataType::Date32 => {
             let parser = date_parser(cx);
             let days = cx.builder.call(parser, &[text.data, text.length]);
-            let no_day = cx.builder.int(Scalar::I128, NO_DAY);
-            let other = cx.builder.ne(days, no_day);
+            let other = cx.builder.ne_int(days, NO_DAY);
             let days = Int { value: days, range: range::UNBOUNDED };
             let converted = bounded(cx, days, Range { min: -719_528, max: 2_932_896 });
             let Some(bad) = converted.bad else { return Ok(converted) };
@@ -62,11 +65,10 @@ pub(super) fn parse(cx: &mut Context<'_>, value: &Lowered, to: &DataType) -> Res
 }
 
 /// A text without ASCII white space at its ends.
-pub(super) fn trim(cx: &mut Context<'_>, text: &Text) -> (V, V) {
+pub(in crate::lower) fn trim(cx: &mut Context<'_>, text: &Text) -> (V, V) {
     let leading = trim_function(cx, "text_leading_space", |_, _, index| index);
     let trailing = trim_function(cx, "text_trailing_space", |b, length, index| {
-        let one = b.u32(1);
-        let last = b.sub(length, one);
+        let last = b.sub_int(length, 1);
         b.sub(last, index)
     });
     let start = cx.builder.call(leading, &[text.data, text.length]);
@@ -89,8 +91,7 @@ fn trim_function(
             let byte = byte(b, data, place, Case::Keep);
             let mut space = b.bool(false);
             for character in *b" \t\n\x0C\r" {
-                let character = b.u32(character.into());
-                let same = b.eq(byte, character);
+                let same = b.eq_int(byte, character);
                 space = b.or(space, same);
             }
             let other = b.not(space);
@@ -117,8 +118,7 @@ fn unicode_space_function(cx: &mut Context<'_>) -> Handle<Function> {
             for place in [first, last] {
                 let byte = byte(b, data, place, Case::Keep);
                 for lead in leads {
-                    let lead = b.u32((*lead).into());
-                    let same = b.eq(byte, lead);
+                    let same = b.eq_int(byte, *lead);
                     b.begin_if(same);
                     let yes = b.bool(true);
                     b.return_value(yes);
@@ -154,8 +154,7 @@ fn integer_parser(cx: &mut Context<'_>) -> Handle<Function> {
         count_up(b, digits, |b, index| {
             let place = b.add(start, index);
             let digit = digit_at(b, data, place);
-            let ten = b.u32(10);
-            let no_digit = b.ge(digit, ten);
+            let no_digit = b.ge_int(digit, 10);
             invalid_if(b, no_digit);
             let sum = with_digit(b, total, Scalar::I128, digit);
             let limit = b.int(Scalar::I128, 1i128 << 64);
@@ -196,8 +195,7 @@ fn boolean_parser(cx: &mut Context<'_>) -> Handle<Function> {
     ];
     function(cx, "parse_boolean", &PARAMS, Scalar::I32, |b| {
         let [data, length] = [0, 1].map(|index| b.param(index));
-        let limit = b.u32(5);
-        let long = b.compare(CompareOp::Gt, length, limit);
+        let long = b.gt_int(length, 5);
         b.begin_if(long);
         let no = b.i32(-1);
         b.return_value(no);
@@ -271,8 +269,7 @@ impl DateState {
         b.assign(self.field, current);
         b.assign(self.digits, count);
         for (number, var) in (0u32..).zip(self.parts) {
-            let number = b.u32(number);
-            let here = b.eq(current, number);
+            let here = b.eq_int(current, number);
             let before = b.read(var);
             let shifted = b.mul(before, ten);
             let next = b.add(shifted, digit);
@@ -300,7 +297,7 @@ impl DateState {
 /// `YYYY-MM-DD` (month and day of one or two digits) or `YYYYMMDD` as days; [`INVALID`] for what is none, [`NO_DAY`] for
 /// a day that there is not.
 fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
-    let days = super::civil::days_function(cx);
+    let days = crate::lower::civil::days_function(cx);
     function(cx, "parse_date", &PARAMS, Scalar::I128, |b| {
         let [data, length] = [0, 1].map(|index| b.param(index));
         let (shortest, longest) = (b.u32(8), b.u32(10));
@@ -315,16 +312,14 @@ fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
         let fifth = byte(b, data, four, Case::Keep);
         let hyphen = b.u32(b'-'.into());
         let parted = b.eq(fifth, hyphen);
-        let eight = b.u32(8);
-        let not_eight = b.ne(length, eight);
+        let not_eight = b.ne_int(length, 8);
         let plain = b.not(parted);
         let wrong = b.and(plain, not_eight);
         invalid_if(b, wrong);
         let state = DateState { parted, field, digits, parts: [year, month, day] };
         count_up(b, length, |b, index| {
             let digit = digit_at(b, data, index);
-            let ten = b.u32(10);
-            let is_digit = b.lt(digit, ten);
+            let is_digit = b.lt_int(digit, 10);
             b.begin_if(is_digit);
             state.digit(b, digit);
             b.begin_else();
@@ -341,8 +336,7 @@ fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
             b.convert(value, Scalar::I32)
         });
         let days = b.call(days, &parts);
-        let invalid_day = b.i32(i32::MIN);
-        let wrong = b.eq(days, invalid_day);
+        let wrong = b.eq_int(days, i32::MIN);
         return_if(b, wrong, Scalar::I128, NO_DAY);
         let days = b.convert(days, Scalar::I128);
         b.return_value(days);

@@ -4,8 +4,8 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, Function, Handle, Scalar, Type};
 
 use super::swar::with_case;
-use super::text::{byte, case_name, count_up, function};
 use super::words::{WORD_BYTES, advance, mapped_word, short_word};
+use super::{byte, case_name, count_up, function};
 use crate::context::{Case, Context, Text};
 
 const POINTER: Type = Type::global(Scalar::U8);

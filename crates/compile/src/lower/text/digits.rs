@@ -11,16 +11,16 @@ const WORD: u32 = 8;
 /// What is beyond the digits of a word.
 const LIMIT: u64 = 100_000_000;
 /// Most digits behind a point that are written as a word.
-pub(super) const MOST_FRACTION: u32 = 8;
+pub(in crate::lower) const MOST_FRACTION: u32 = 8;
 
 /// The digits of a number.
 #[derive(Clone, Copy)]
-pub(super) struct Digits {
+pub(in crate::lower) struct Digits {
     /// The first ones (`u64`), as characters; the first of all is the lowest byte.
     head: V,
     /// How many these are, and how many there are in all (`u32`).
     head_count: V,
-    pub(super) count: V,
+    pub(in crate::lower) count: V,
     /// What the digits behind them are, as a number (`u64`), and how many words of them there are at most.
     rest: V,
     words: u32,
@@ -29,7 +29,7 @@ pub(super) struct Digits {
 impl Digits {
     /// The digits of a number (`u64`) up to `most`, without zeros before them; of 0 there is one. With branches where it may have more than
     /// eight.
-    pub(super) fn of(b: &mut Builder, number: V, most: u64) -> Digits {
+    pub(in crate::lower) fn of(b: &mut Builder, number: V, most: u64) -> Digits {
         let nothing = b.u64(0);
         let words = [LIMIT, LIMIT * LIMIT].iter().filter(|limit| most >= **limit).count() as u32;
         if words == 0 {
@@ -60,7 +60,7 @@ impl Digits {
     }
 
     /// Writes them.
-    pub(super) fn write(self, b: &mut Builder, target: V) {
+    pub(in crate::lower) fn write(self, b: &mut Builder, target: V) {
         if self.words == 0 {
             return b.store_bytes(target, self.head);
         }
@@ -93,7 +93,7 @@ impl Digits {
     }
 
     /// Writes them, and a point and `digits` (1 to [`MOST_FRACTION`]) digits of a number (`u64`) that has no more.
-    pub(super) fn write_with_fraction(self, b: &mut Builder, target: V, number: V, digits: u32) {
+    pub(in crate::lower) fn write_with_fraction(self, b: &mut Builder, target: V, number: V, digits: u32) {
         let all = eight_characters(b, number);
         let fraction = match WORD - digits {
             0 => all,
@@ -122,8 +122,7 @@ impl Digits {
 /// that whoever reads words does not wait for several stores.
 fn write_both(b: &mut Builder, target: V, (first, count): (V, V), second: V) {
     // Twice half of it, as a shift by all bits is one by none.
-    let two = b.u32(2);
-    let half = b.binary(BinaryOp::Shl, count, two);
+    let half = b.shl_int(count, 2);
     let half = b.convert(half, Scalar::U64);
     let moved = b.binary(BinaryOp::Shl, second, half);
     let moved = b.binary(BinaryOp::Shl, moved, half);
@@ -164,7 +163,7 @@ fn parts(b: &mut Builder, number: V) -> (V, V) {
 }
 
 /// Writes `YYYY-MM-DD`; the parts are `i32`.
-pub(super) fn write_date(b: &mut Builder, target: V, [year, month, day]: [V; 3]) {
+pub(in crate::lower) fn write_date(b: &mut Builder, target: V, [year, month, day]: [V; 3]) {
     let hundred = b.i32(100);
     let number = [month, day].into_iter().fold(year, |before, next| {
         let shifted = b.mul(before, hundred);

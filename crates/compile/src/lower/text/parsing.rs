@@ -3,11 +3,11 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builder, Scalar};
 
-use super::text::{byte, count_up};
+use super::{byte, count_up};
 use crate::context::Case;
 
 /// `if condition { return value }`, in a function that returns such integers.
-pub(super) fn return_if(b: &mut Builder, condition: V, scalar: Scalar, value: i128) {
+pub(in crate::lower) fn return_if(b: &mut Builder, condition: V, scalar: Scalar, value: i128) {
     b.begin_if(condition);
     let value = b.int(scalar, value);
     b.return_value(value);
@@ -16,7 +16,7 @@ pub(super) fn return_if(b: &mut Builder, condition: V, scalar: Scalar, value: i1
 
 /// Whether there is a sign at a place, and whether it is a minus.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sign {
+pub(in crate::lower) struct Sign {
     pub is_there: V,
     pub is_minus: V,
 }
@@ -37,13 +37,13 @@ impl Sign {
 }
 
 /// The digit at a place, 10 or more (`u32`) where there is none.
-pub(super) fn digit_at(b: &mut Builder, data: V, place: V) -> V {
+pub(in crate::lower) fn digit_at(b: &mut Builder, data: V, place: V) -> V {
     let (byte, zero) = (byte(b, data, place, Case::Keep), b.u32(b'0'.into()));
     b.sub(byte, zero)
 }
 
 /// `number * 10 + digit`, of the number's type.
-pub(super) fn with_digit(b: &mut Builder, number: Var, scalar: Scalar, digit: V) -> V {
+pub(in crate::lower) fn with_digit(b: &mut Builder, number: Var, scalar: Scalar, digit: V) -> V {
     let (before, ten) = (b.read(number), b.int(scalar, 10));
     let digit = b.convert(digit, scalar);
     let shifted = b.mul(before, ten);
@@ -51,7 +51,7 @@ pub(super) fn with_digit(b: &mut Builder, number: Var, scalar: Scalar, digit: V)
 }
 
 /// Up to eight bytes of a text in lower case as one number, most significant byte first: those at `first`, `first + 1`, …
-pub(super) fn packed(b: &mut Builder, data: V, first: Option<V>, count: V) -> V {
+pub(in crate::lower) fn packed(b: &mut Builder, data: V, first: Option<V>, count: V) -> V {
     let nothing = b.u64(0);
     let packed = b.var_of("packed", nothing);
     count_up(b, count, |b, index| {
@@ -67,7 +67,7 @@ pub(super) fn packed(b: &mut Builder, data: V, first: Option<V>, count: V) -> V 
 }
 
 /// The value of the form that a packed text is, or `other`.
-pub(super) fn value_of_form<T: Copy>(
+pub(in crate::lower) fn value_of_form<T: Copy>(
     b: &mut Builder,
     packed: V,
     forms: &[(&str, T)],

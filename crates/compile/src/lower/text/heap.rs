@@ -8,12 +8,11 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Scope, Type};
 
 use super::swar::with_case;
-use super::text::{byte, case_name, function, increment};
-use super::value::{both, text, unsupported};
 use super::words;
+use super::{byte, case_name, function, increment};
 use crate::context::{Argument, Case, Context, HeapPart, Lowered, Repr, Status, Text, Unsupported};
 use crate::expr::Expr;
-use crate::lower::lower as lower_expr;
+use crate::lower::value::{both, text, unsupported};
 
 /// Bytes of the longest text that is made.
 const LENGTH_LIMIT: u64 = i32::MAX as u64;
@@ -42,7 +41,11 @@ pub(crate) fn make(cx: &mut Context<'_>, length: V, fill: impl FnOnce(&mut Conte
 
 /// As [`make`] of text of `most` bytes at most: `fill` gives how many it has written (`u64`), and the others are given back. Only with a
 /// margin ([`Context::text_margin`]).
-pub(super) fn make_up_to(cx: &mut Context<'_>, most: V, fill: impl FnOnce(&mut Context<'_>, V) -> V) -> Text {
+pub(in crate::lower) fn make_up_to(
+    cx: &mut Context<'_>,
+    most: V,
+    fill: impl FnOnce(&mut Context<'_>, V) -> V,
+) -> Text {
     let nothing = cx.builder.u64(0);
     let written = cx.builder.var_of("written", nothing);
     let text = make(cx, most, |cx, target| {
@@ -64,8 +67,7 @@ fn allocate_function(cx: &mut Context<'_>) -> Handle<Function> {
     ];
     function(cx, "text_allocate", &params, Scalar::U64, |b| {
         let [cursor, capacity, length] = [0, 1, 2].map(|index| b.param(index));
-        let limit = b.u64(LENGTH_LIMIT);
-        let too_long = b.compare(CompareOp::Gt, length, limit);
+        let too_long = b.gt_int(length, LENGTH_LIMIT);
         let no_room = b.u64(NO_ROOM);
         b.begin_if(too_long);
         b.report(Status::Fallback as u32);
@@ -96,7 +98,7 @@ pub(crate) fn copy(cx: &mut Context<'_>, target: V, text: &Text, length: V) -> V
 
 /// Copies bytes with their case mapping; gives the length. With a margin ([`Context::text_margin`]), what stands behind the target
 /// is overwritten: texts are made front to back.
-pub(super) fn copy_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+pub(in crate::lower) fn copy_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
     if cx.text_margin() {
         return copy_words_function(cx, case);
     }
@@ -244,8 +246,7 @@ pub(crate) fn copied_to_part(
     let left = room(b);
     let is_short = b.lt(left, bytes);
     cx.begin_if(is_short);
-    let least = cx.builder.u64(part.chunk);
-    let wanted = cx.builder.binary(BinaryOp::Max, bytes, least);
+    let wanted = cx.builder.max_int(bytes, part.chunk);
     let was_open = cx.open_scratch(false);
     let chunk = make(cx, wanted, |cx, target| {
         let (first, start) = (cx.builder.bitcast(target, Scalar::U64), cx.builder.bitcast(heap, Scalar::U64));
@@ -286,7 +287,7 @@ pub(crate) fn lasting(cx: &mut Context<'_>, value: &Lowered, is_scratch: bool) -
 }
 
 /// The length of a text; 0 where it is NULL.
-pub(super) fn length_where(cx: &mut Context<'_>, text: &Text, valid: Option<V>) -> V {
+pub(in crate::lower) fn length_where(cx: &mut Context<'_>, text: &Text, valid: Option<V>) -> V {
     match valid {
         Some(valid) => {
             let zero = cx.builder.u32(0);
@@ -310,14 +311,17 @@ fn join(cx: &mut Context<'_>, parts: &[(Text, V)]) -> Text {
 
 fn lower_texts(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Vec<(Text, Option<V>)>, Unsupported> {
     let lower_text = |argument| {
-        let value = lower_expr(cx, argument)?;
+        let value = cx.lower(argument)?;
         Ok((text(&value)?, value.valid))
     };
     arguments.iter().map(lower_text).collect()
 }
 
 /// Lowers `a || b`: NULL where one of them is.
-pub(super) fn concat_operator(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn concat_operator(
+    cx: &mut Context<'_>,
+    arguments: &[Expr],
+) -> Result<Lowered, Unsupported> {
     let texts = lower_texts(cx, arguments)?;
     let valid = texts.iter().fold(None, |valid, (_, next)| both(cx, valid, *next));
     let parts: Vec<_> = (texts.into_iter())
@@ -330,7 +334,7 @@ pub(super) fn concat_operator(cx: &mut Context<'_>, arguments: &[Expr]) -> Resul
 }
 
 /// Lowers `concat(...)`: NULLs are left out.
-pub(super) fn concat(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn concat(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
     let mut parts = Vec::new();
     for (text, valid) in lower_texts(cx, arguments)? {
         let length = length_where(cx, &text, valid);
@@ -340,7 +344,7 @@ pub(super) fn concat(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered
 }
 
 /// Lowers `concat_ws(separator, ...)`: NULLs are left out, and NULL where the separator is.
-pub(super) fn concat_with_separator(
+pub(in crate::lower) fn concat_with_separator(
     cx: &mut Context<'_>,
     arguments: &[Expr],
 ) -> Result<Lowered, Unsupported> {

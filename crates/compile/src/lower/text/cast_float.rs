@@ -4,12 +4,12 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type};
 
-use super::cast::{Converted, float_scalar};
 use super::cast_text::trim;
 use super::parsing::{Sign, digit_at, packed, return_if, value_of_form, with_digit};
-use super::text::{byte, count_up, function};
-use super::value::{float, report};
+use super::{byte, count_up, function};
 use crate::context::{Case, Context, Status, Text};
+use crate::lower::cast::{Converted, float_scalar};
+use crate::lower::value::{float, report};
 use crate::types::DataType;
 
 /// What is no number: a NaN that no text gives.
@@ -20,7 +20,12 @@ const UNKNOWN: u64 = 0x7FF8_DEAD_0000_0002;
 const EXACT_POWER: i32 = 22;
 
 /// Parses a text that is not NULL.
-pub(super) fn parse(cx: &mut Context<'_>, text: &Text, valid: Option<V>, to: &DataType) -> Converted {
+pub(in crate::lower) fn parse(
+    cx: &mut Context<'_>,
+    text: &Text,
+    valid: Option<V>,
+    to: &DataType,
+) -> Converted {
     let (data, length) = trim(cx, text);
     let parser = parser(cx);
     let bits = cx.builder.call(parser, &[data, length]);
@@ -119,8 +124,7 @@ fn scaled(b: &mut Builder, mantissa: V, power: V) -> V {
     let negative = b.lt(power, zero);
     let negated = b.sub(zero, power);
     let steps = b.select(negative, negated, power);
-    let most = b.i32(EXACT_POWER);
-    let steps = b.binary(BinaryOp::Min, steps, most);
+    let steps = b.min_int(steps, EXACT_POWER);
     let steps = b.convert(steps, Scalar::U32);
     let factor = b.var_of("factor", one);
     count_up(b, steps, |b, _| {
@@ -164,8 +168,8 @@ impl Number {
             let lower = b.sub(power, one);
             b.assign(self.power, lower);
         }
-        super::text::increment(b, self.digits);
-        super::text::increment(b, self.place);
+        super::increment(b, self.digits);
+        super::increment(b, self.place);
         b.end();
     }
 
@@ -177,7 +181,7 @@ impl Number {
         let (found, point) = (byte(b, data, place, Case::Keep), b.u32(b'.'.into()));
         let is_point = b.eq(found, point);
         b.begin_if(is_point);
-        super::text::increment(b, self.place);
+        super::increment(b, self.place);
         self.digits(b, data, length, true);
         b.end();
         b.end();
@@ -191,7 +195,7 @@ impl Number {
         let (found, letter) = (byte(b, data, place, Case::Lower), b.u32(b'e'.into()));
         let is_letter = b.eq(found, letter);
         b.begin_if(is_letter);
-        super::text::increment(b, self.place);
+        super::increment(b, self.place);
         let place = b.read(self.place);
         let none = b.ge(place, length);
         return_bits_if(b, none, INVALID);
@@ -215,7 +219,7 @@ impl Number {
         return_bits_if(b, full, UNKNOWN);
         let after = with_digit(b, exponent, Scalar::I32, digit);
         b.assign(exponent, after);
-        super::text::increment(b, self.place);
+        super::increment(b, self.place);
         b.end();
         let exponent = b.read(exponent);
         let negated = b.sub(zero, exponent);
@@ -234,8 +238,7 @@ fn word_function(cx: &mut Context<'_>) -> Handle<Function> {
     function(cx, "parse_float_word", &params, Scalar::U64, |b| {
         let [data, length, start] = [0, 1, 2].map(|index| b.param(index));
         let width = b.sub(length, start);
-        let longest = b.u32(8);
-        let long = b.compare(CompareOp::Gt, width, longest);
+        let long = b.gt_int(width, 8);
         return_bits_if(b, long, INVALID);
         let packed = packed(b, data, Some(start), width);
         let forms = [("inf", f64::INFINITY), ("infinity", f64::INFINITY), ("nan", f64::NAN)];

@@ -6,7 +6,7 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type};
 
 use super::swar::{ONES, beyond_ascii, bits_of, byte_index, candidates, first_bytes, starts_in, with_case};
-use super::text::{TEXT_PAIR, byte, continues, count_up, function, increment, return_bool_if, sign};
+use super::{TEXT_PAIR, byte, continues, count_up, function, increment, return_bool_if, sign};
 use crate::context::{Case, Context, TEXT_MARGIN, Text};
 
 const POINTER: Type = Type::global(Scalar::U8);
@@ -15,7 +15,7 @@ pub(crate) const WORD_BYTES: u32 = 8;
 /// Bytes that [`surely_ascii`] looks at together.
 const BLOCK: u32 = TEXT_MARGIN;
 /// What [`find_function`] gives where there is nothing.
-pub(super) const NOWHERE: u32 = u32::MAX;
+pub(in crate::lower) const NOWHERE: u32 = u32::MAX;
 
 /// The eight bytes of a text from `place` on.
 fn word(b: &mut Builder, data: V, place: V) -> V {
@@ -24,14 +24,14 @@ fn word(b: &mut Builder, data: V, place: V) -> V {
 }
 
 /// `var += amount` for `u32`.
-pub(super) fn advance(b: &mut Builder, var: Var, amount: u32) {
+pub(in crate::lower) fn advance(b: &mut Builder, var: Var, amount: u32) {
     let (value, amount) = (b.read(var), b.u32(amount));
     let next = b.add(value, amount);
     b.assign(var, next);
 }
 
 /// `while place + 8 <= length { body }`: the body gets the word at `place`, and may break.
-pub(super) fn each_word(
+pub(in crate::lower) fn each_word(
     b: &mut Builder,
     data: V,
     length: V,
@@ -50,7 +50,7 @@ pub(super) fn each_word(
 }
 
 /// `while place < length { body }`: the body gets the byte at `place` with its case mapping, and may leave the function.
-pub(super) fn each_byte(
+pub(in crate::lower) fn each_byte(
     b: &mut Builder,
     (data, case): (V, Case),
     length: V,
@@ -69,7 +69,7 @@ pub(super) fn each_byte(
 
 /// What [`each_word`] has left of a text, as a word: `body` gets these bytes with zeros behind them, and how many zeros (`u32`) there
 /// are. With a `margin` it is read as it is, else with the bytes before it, where there are enough; otherwise [`each_byte`] follows.
-pub(super) fn last_word(
+pub(in crate::lower) fn last_word(
     b: &mut Builder,
     margin: bool,
     (data, length): (V, V),
@@ -127,7 +127,7 @@ fn surely_ascii(b: &mut Builder, data: V, length: V) -> V {
 }
 
 /// A text of less than eight bytes as a word, zeros behind it, read with a margin. Where it has none, its address may be none.
-pub(super) fn short_word(b: &mut Builder, data: V, length: V) -> V {
+pub(in crate::lower) fn short_word(b: &mut Builder, data: V, length: V) -> V {
     let (zero, nothing) = (b.u32(0), b.u64(0));
     let result = b.var_of("short", nothing);
     let has_bytes = b.ne(length, zero);
@@ -140,7 +140,7 @@ pub(super) fn short_word(b: &mut Builder, data: V, length: V) -> V {
 }
 
 /// Whether two texts have the same bytes.
-pub(super) fn equal_function(cx: &mut Context<'_>) -> Handle<Function> {
+pub(in crate::lower) fn equal_function(cx: &mut Context<'_>) -> Handle<Function> {
     let margin = cx.text_margin();
     function(cx, "text_equal", &TEXT_PAIR, Scalar::Bool, |b| {
         let [a_data, a_length, b_data, b_length] = [0, 1, 2, 3].map(|index| b.param(index));
@@ -181,7 +181,7 @@ pub(super) fn equal_function(cx: &mut Context<'_>) -> Handle<Function> {
 }
 
 /// -1, 0 or 1 as a < b, a = b, a > b, by bytes.
-pub(super) fn order_function(cx: &mut Context<'_>) -> Handle<Function> {
+pub(in crate::lower) fn order_function(cx: &mut Context<'_>) -> Handle<Function> {
     let margin = cx.text_margin();
     function(cx, "text_order", &TEXT_PAIR, Scalar::I32, |b| {
         let [a_data, a_length, b_data, b_length] = [0, 1, 2, 3].map(|index| b.param(index));
@@ -234,7 +234,7 @@ fn return_if_ordered(b: &mut Builder, left: V, right: V) {
 
 /// The first place, from `start` on, at which the pattern stands, or [`NOWHERE`]. Eight places at a time are sorted out
 /// by the pattern's first and last byte.
-pub(super) fn find_function(cx: &mut Context<'_>) -> Handle<Function> {
+pub(in crate::lower) fn find_function(cx: &mut Context<'_>) -> Handle<Function> {
     let equal = equal_function(cx);
     let params = [
         ("text", POINTER),
@@ -303,8 +303,7 @@ pub(super) fn find_function(cx: &mut Context<'_>) -> Handle<Function> {
         let others = b.and(found, less);
         b.assign(open, others);
         b.end();
-        let eight = b.u32(8);
-        let next = b.add(current, eight);
+        let next = b.add_int(current, 8);
         b.assign(place, next);
         b.end();
         b.return_value(nowhere);
@@ -326,7 +325,7 @@ fn return_if_equal(b: &mut Builder, equal: Handle<Function>, [data, place, patte
 }
 
 /// Whether all bytes are ASCII.
-pub(super) fn is_ascii_function(cx: &mut Context<'_>) -> Handle<Function> {
+pub(in crate::lower) fn is_ascii_function(cx: &mut Context<'_>) -> Handle<Function> {
     let margin = cx.text_margin();
     let params = [("text", POINTER), ("length", Type::U32)];
     function(cx, "text_is_ascii", &params, Scalar::Bool, |b| {
@@ -347,8 +346,7 @@ pub(super) fn is_ascii_function(cx: &mut Context<'_>) -> Handle<Function> {
         });
         if !margin {
             each_byte(b, (data, Case::Keep), length, place, |b, byte, _| {
-                let limit = b.u32(0x80);
-                let beyond = b.ge(byte, limit);
+                let beyond = b.ge_int(byte, 0x80);
                 return_bool_if(b, beyond, false);
             });
         }
@@ -358,7 +356,7 @@ pub(super) fn is_ascii_function(cx: &mut Context<'_>) -> Handle<Function> {
 }
 
 /// Characters of a text.
-pub(super) fn characters_function(cx: &mut Context<'_>) -> Handle<Function> {
+pub(in crate::lower) fn characters_function(cx: &mut Context<'_>) -> Handle<Function> {
     let margin = cx.text_margin();
     let params = [("text", POINTER), ("length", Type::U32)];
     function(cx, "text_characters", &params, Scalar::U32, |b| {
@@ -398,7 +396,7 @@ pub(super) fn characters_function(cx: &mut Context<'_>) -> Handle<Function> {
 }
 
 /// Bytes of the first `count` characters; all of them where there are fewer.
-pub(super) fn prefix_function(cx: &mut Context<'_>) -> Handle<Function> {
+pub(in crate::lower) fn prefix_function(cx: &mut Context<'_>) -> Handle<Function> {
     let margin = cx.text_margin();
     let params = [("text", POINTER), ("length", Type::U32), ("count", Type::U32)];
     function(cx, "text_prefix", &params, Scalar::U32, |b| {
@@ -439,7 +437,7 @@ pub(crate) fn text_word(cx: &mut Context<'_>, text: &Text, place: V) -> V {
 }
 
 /// The eight bytes from `place` on, with their case mapping.
-pub(super) fn mapped_word(b: &mut Builder, data: V, place: V, case: Case) -> V {
+pub(in crate::lower) fn mapped_word(b: &mut Builder, data: V, place: V, case: Case) -> V {
     let word = word(b, data, place);
     with_case(b, word, case)
 }

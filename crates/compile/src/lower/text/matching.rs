@@ -11,12 +11,12 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, CompareOp, Scalar, Type};
 
 use super::like::{ANY_TEXT, Pieces, Places, Shape, encode};
-use super::literal::text_of_bytes;
-use super::text::{byte, increment};
 use super::words::{NOWHERE, equal_function, find_function};
+use super::{byte, increment};
 use crate::context::{Case, Constant, Context, Text, Unsupported};
 use crate::expr::dfa::{FIRST, MATCH, Regex};
 use crate::expr::{Expr, ExprKind};
+use crate::lower::literal::text_of_bytes;
 use crate::types::Literal;
 
 /// Bytes of a step of an automaton, each of which costs some six instructions and waits for two loads. Few steps of 16 go beyond the end
@@ -216,8 +216,7 @@ fn step_pieces(
     let reach = b.binary(BinaryOp::Min, reach, rest);
     let limit = b.add(at, reach);
     let found = b.call(find, &[data, limit, wanted, width, at]);
-    let nowhere = b.u32(NOWHERE);
-    let is_missing = b.eq(found, nowhere);
+    let is_missing = b.eq_int(found, NOWHERE);
     b.begin_if(is_missing);
     let is_end = b.eq(reach, rest);
     let (further, number_now) = (b.add(at, places), b.select(is_end, failed, number));
@@ -272,8 +271,7 @@ fn step_general(cx: &mut Context<'_>, encoded: &[u8], (data, length): (Var, Var)
     b.assign(places.in_pattern, verdict);
     b.begin_if(is_one);
     let wanted = byte(b, pattern.data, position, Case::Keep);
-    let any_text = b.u32(ANY_TEXT.into());
-    let is_any_text = b.eq(wanted, any_text);
+    let is_any_text = b.eq_int(wanted, ANY_TEXT);
     let verdict = b.select(is_any_text, found, failed);
     b.assign(places.in_pattern, verdict);
     b.end();

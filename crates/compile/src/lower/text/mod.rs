@@ -1,21 +1,39 @@
 //! Text: equality and order by bytes, lengths, substrings, case. Loops over bytes are device functions, one a pair of
 //! case mappings, made when first needed.
 
+pub(super) mod cast_float;
+pub(super) mod cast_text;
+pub(super) mod digits;
+pub(super) mod format;
+pub(super) mod hashing;
+pub(super) mod heap;
+pub(super) mod letters;
+pub(super) mod like;
+pub(super) mod matching;
+pub(super) mod needle;
+pub(super) mod pad;
+pub(super) mod parsing;
+pub(super) mod regex;
+pub(super) mod run;
+pub(super) mod search;
+pub(super) mod slices;
+pub(super) mod swar;
+pub(super) mod unicode;
+pub(super) mod words;
+
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, OverflowOp, Scalar, Type};
 
-use super::swar::{first_bytes, with_case};
-use super::value::{Int, both, checked, constant, integer, lower_int, report, text, unsupported};
-use super::words;
+use self::swar::{first_bytes, with_case};
 use crate::context::{Case, Context, Lowered, Repr, Status, Text, Unsupported};
 use crate::expr::Expr;
-use crate::lower::lower as lower_expr;
+use crate::lower::value::{Int, both, checked, constant, integer, lower_int, report, text, unsupported};
 use crate::types::Range;
 
 const POINTER: Type = Type::global(Scalar::U8);
 
 /// The device function of this name, built when first asked for.
-pub(super) fn function(
+pub(in crate::lower) fn function(
     cx: &mut Context<'_>,
     name: &str,
     params: &[(&str, Type)],
@@ -32,7 +50,7 @@ pub(super) fn function(
 }
 
 /// Byte `index` of a text as `u32`, with its case mapping.
-pub(super) fn byte(b: &mut Builder, data: V, index: V, case: Case) -> V {
+pub(in crate::lower) fn byte(b: &mut Builder, data: V, index: V, case: Case) -> V {
     // A plain load: the kernel itself may have written the text.
     let place = b.offset(data, index);
     let stored = b.load(place);
@@ -42,16 +60,13 @@ pub(super) fn byte(b: &mut Builder, data: V, index: V, case: Case) -> V {
         Case::Upper => (u32::from(b'a'), 32u32.wrapping_neg()),
         Case::Lower => (u32::from(b'A'), 32),
     };
-    let first = b.u32(first);
-    let letter = b.sub(byte, first);
-    let letters = b.u32(26);
-    let is_letter = b.lt(letter, letters);
-    let offset = b.u32(offset);
-    let mapped = b.add(byte, offset);
+    let letter = b.sub_int(byte, first);
+    let is_letter = b.lt_int(letter, 26);
+    let mapped = b.add_int(byte, offset);
     b.select(is_letter, mapped, byte)
 }
 
-pub(super) fn case_name(case: Case) -> &'static str {
+pub(in crate::lower) fn case_name(case: Case) -> &'static str {
     match case {
         Case::Keep => "",
         Case::Upper => "_upper",
@@ -60,7 +75,7 @@ pub(super) fn case_name(case: Case) -> &'static str {
 }
 
 /// `for index in 0..count`: the body may return from the function.
-pub(super) fn count_up(b: &mut Builder, count: V, body: impl FnOnce(&mut Builder, V)) {
+pub(in crate::lower) fn count_up(b: &mut Builder, count: V, body: impl FnOnce(&mut Builder, V)) {
     let zero = b.u32(0);
     let counter = b.var_of("i", zero);
     b.begin_loop();
@@ -73,25 +88,25 @@ pub(super) fn count_up(b: &mut Builder, count: V, body: impl FnOnce(&mut Builder
 }
 
 /// `var += 1` for `u32`.
-pub(super) fn increment(b: &mut Builder, var: Var) {
+pub(in crate::lower) fn increment(b: &mut Builder, var: Var) {
     let (value, one) = (b.read(var), b.u32(1));
     let next = b.add(value, one);
     b.assign(var, next);
 }
 
 /// `if condition { return value }`
-pub(super) fn return_bool_if(b: &mut Builder, condition: V, value: bool) {
+pub(in crate::lower) fn return_bool_if(b: &mut Builder, condition: V, value: bool) {
     b.begin_if(condition);
     let value = b.bool(value);
     b.return_value(value);
     b.end();
 }
 
-pub(super) const TEXT_PAIR: [(&str, Type); 4] =
+pub(in crate::lower) const TEXT_PAIR: [(&str, Type); 4] =
     [("a", POINTER), ("a_length", Type::U32), ("b", POINTER), ("b_length", Type::U32)];
 
 /// Compares two lowered texts by their bytes.
-pub(super) fn compare(
+pub(in crate::lower) fn compare(
     cx: &mut Context<'_>,
     op: CompareOp,
     a: &Lowered,
@@ -165,7 +180,7 @@ fn equal_function(cx: &mut Context<'_>, a_case: Case, b_case: Case) -> Handle<Fu
 }
 
 /// -1, 0 or 1 as a < b, a = b, a > b.
-pub(super) fn order_function(cx: &mut Context<'_>, a_case: Case, b_case: Case) -> Handle<Function> {
+pub(in crate::lower) fn order_function(cx: &mut Context<'_>, a_case: Case, b_case: Case) -> Handle<Function> {
     if (a_case, b_case) == (Case::Keep, Case::Keep) {
         return words::order_function(cx);
     }
@@ -194,7 +209,7 @@ fn second_name(case: Case) -> String {
 }
 
 /// -1, 0 or 1 as a < b, a = b, a > b.
-pub(super) fn sign(b: &mut Builder, left: V, right: V) -> V {
+pub(in crate::lower) fn sign(b: &mut Builder, left: V, right: V) -> V {
     let (minus_one, zero, one) = (b.i32(-1), b.i32(0), b.i32(1));
     let (less, greater) = (b.lt(left, right), b.compare(CompareOp::Gt, left, right));
     let order = b.select(greater, one, zero);
@@ -202,7 +217,7 @@ pub(super) fn sign(b: &mut Builder, left: V, right: V) -> V {
 }
 
 /// Reports a fallback where a text is not ASCII.
-pub(super) fn require_ascii(cx: &mut Context<'_>, text: &Text, valid: Option<V>) {
+pub(in crate::lower) fn require_ascii(cx: &mut Context<'_>, text: &Text, valid: Option<V>) {
     let is_ascii = words::is_ascii_function(cx);
     let ascii = cx.builder.call(is_ascii, &[text.data, text.length]);
     let beyond = cx.builder.not(ascii);
@@ -213,22 +228,22 @@ pub(super) fn require_ascii(cx: &mut Context<'_>, text: &Text, valid: Option<V>)
 const LENGTHS: Range = Range { min: 0, max: i32::MAX as i128 };
 
 /// Lowers OCTET_LENGTH.
-pub(super) fn octet_length(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
-    let value = lower_expr(cx, input)?;
+pub(in crate::lower) fn octet_length(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
+    let value = cx.lower(input)?;
     let text = text(&value)?;
     Ok(integer(cx, text.length, value.valid, LENGTHS))
 }
 
 /// Whether a byte (`u32`) continues a UTF-8 character.
-pub(super) fn continues(b: &mut Builder, byte: V) -> V {
+pub(in crate::lower) fn continues(b: &mut Builder, byte: V) -> V {
     let (mask, continuation) = (b.u32(0xC0), b.u32(0x80));
     let masked = b.and(byte, mask);
     b.eq(masked, continuation)
 }
 
 /// Lowers CHARACTER_LENGTH.
-pub(super) fn character_length(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
-    let value = lower_expr(cx, input)?;
+pub(in crate::lower) fn character_length(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
+    let value = cx.lower(input)?;
     let text = text(&value)?;
     let characters = words::characters_function(cx);
     let count = cx.builder.call(characters, &[text.data, text.length]);
@@ -244,20 +259,19 @@ fn clamp_to_u32(cx: &mut Context<'_>, a: Int) -> V {
         value = cx.builder.binary(BinaryOp::Max, value, zero);
     }
     if a.range.max > i128::from(u32::MAX) {
-        let limit = cx.builder.int(register, u32::MAX);
-        value = cx.builder.binary(BinaryOp::Min, value, limit);
+        value = cx.builder.min_int(value, u32::MAX);
     }
     cx.builder.convert(value, Scalar::U32)
 }
 
 /// Lowers SUBSTR(text, start [, length]): characters start.. of the text that exist, 1-based.
-pub(super) fn substring(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn substring(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
     let (input, start, length) = match arguments {
         [input, start] => (input, start, None),
         [input, start, length] => (input, start, Some(length)),
         _ => return unsupported("substr takes two or three arguments"),
     };
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let text = text(&value)?;
     let (start, start_valid) = lower_int(cx, start)?;
     let mut valid = both(cx, value.valid, start_valid);
@@ -302,9 +316,7 @@ fn report_substring_errors(cx: &mut Context<'_>, start: Int, length: Option<Int>
     }
     let lowest = i128::from(i64::MIN);
     if start.range.min <= lowest {
-        let register = cx.builder.scalar(start.value);
-        let lowest = cx.builder.int(register, lowest);
-        let overflow = cx.builder.eq(start.value, lowest);
+        let overflow = cx.builder.eq_int(start.value, lowest);
         report(cx, overflow, valid, Status::Overflow);
     }
 }

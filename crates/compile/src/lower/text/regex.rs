@@ -2,21 +2,20 @@
 
 use kelpie_kir::{Function, Handle, Scalar, Type};
 
-use super::text::{byte, case_name, count_up, function};
-use super::value::{boolean, report, text};
+use super::{byte, case_name, count_up, function};
 use crate::context::{Case, Constant, Context, Lowered, Status, Unsupported};
 use crate::expr::Expr;
 use crate::expr::dfa::{FIRST, MATCH, Regex, UNKNOWN};
-use crate::lower::lower as lower_expr;
+use crate::lower::value::{boolean, report, text};
 
 /// Lowers `[NOT] regexp_like(input, regex)`.
-pub(super) fn lower(
+pub(in crate::lower) fn lower(
     cx: &mut Context<'_>,
     input: &Expr,
     regex: &Regex,
     negated: bool,
 ) -> Result<Lowered, Unsupported> {
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let text = text(&value)?;
     let classes = cx.shared_bytes(&regex.classes);
     let table = cx.shared_bytes(&regex.table);

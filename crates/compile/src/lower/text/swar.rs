@@ -7,27 +7,26 @@ use kelpie_kir::{BinaryOp, Builder, Scalar, UnaryOp};
 use crate::context::Case;
 
 /// 1 in each byte.
-pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
+pub(in crate::lower) const ONES: u64 = 0x0101_0101_0101_0101;
 /// The upper bit of each byte.
-pub(super) const UPPER_BITS: u64 = 0x8080_8080_8080_8080;
+pub(in crate::lower) const UPPER_BITS: u64 = 0x8080_8080_8080_8080;
 /// The other bits of each byte.
 const LOWER_BITS: u64 = !UPPER_BITS;
 
 /// `word op constant`.
-pub(super) fn with(b: &mut Builder, op: BinaryOp, word: V, constant: u64) -> V {
+pub(in crate::lower) fn with(b: &mut Builder, op: BinaryOp, word: V, constant: u64) -> V {
     let constant = b.u64(constant);
     b.binary(op, word, constant)
 }
 
 /// Bits (`u64`) of so many bytes (`u32`).
-pub(super) fn bits_of(b: &mut Builder, bytes: V) -> V {
-    let three = b.u32(3);
-    let bits = b.binary(BinaryOp::Shl, bytes, three);
+pub(in crate::lower) fn bits_of(b: &mut Builder, bytes: V) -> V {
+    let bits = b.shl_int(bytes, 3);
     b.convert(bits, Scalar::U64)
 }
 
 /// The first `count` (`u32`, 1 to 8) bytes of a word; zeros behind them.
-pub(super) fn first_bytes(b: &mut Builder, word: V, count: V) -> V {
+pub(in crate::lower) fn first_bytes(b: &mut Builder, word: V, count: V) -> V {
     let eight = b.u32(8);
     let others = b.sub(eight, count);
     let shift = bits_of(b, others);
@@ -36,13 +35,13 @@ pub(super) fn first_bytes(b: &mut Builder, word: V, count: V) -> V {
 }
 
 /// Whether a word has bytes beyond ASCII.
-pub(super) fn beyond_ascii(b: &mut Builder, word: V) -> V {
+pub(in crate::lower) fn beyond_ascii(b: &mut Builder, word: V) -> V {
     let (found, nothing) = (with(b, BinaryOp::And, word, UPPER_BITS), b.u64(0));
     b.ne(found, nothing)
 }
 
 /// Characters of UTF-8 (`u32`) that start in a word.
-pub(super) fn starts_in(b: &mut Builder, word: V) -> V {
+pub(in crate::lower) fn starts_in(b: &mut Builder, word: V) -> V {
     // Continuation bytes are 10xxxxxx.
     let upper = with(b, BinaryOp::Shr, word, 7);
     let inverted = b.not(word);
@@ -55,7 +54,7 @@ pub(super) fn starts_in(b: &mut Builder, word: V) -> V {
 }
 
 /// The byte (`u32`) that the lowest bit of a word is in.
-pub(super) fn byte_index(b: &mut Builder, word: V) -> V {
+pub(in crate::lower) fn byte_index(b: &mut Builder, word: V) -> V {
     let bit = b.unary(UnaryOp::Ffs, word);
     let (one, three) = (b.u32(1), b.u32(3));
     let bit = b.sub(bit, one);
@@ -63,7 +62,7 @@ pub(super) fn byte_index(b: &mut Builder, word: V) -> V {
 }
 
 /// A word with the upper bit set in each byte that equals `repeated`'s, and perhaps in others above such a byte.
-pub(super) fn candidates(b: &mut Builder, word: V, repeated: V) -> V {
+pub(in crate::lower) fn candidates(b: &mut Builder, word: V, repeated: V) -> V {
     let difference = b.binary(BinaryOp::Xor, word, repeated);
     let borrowed = with(b, BinaryOp::Sub, difference, ONES);
     let inverted = b.not(difference);
@@ -72,7 +71,7 @@ pub(super) fn candidates(b: &mut Builder, word: V, repeated: V) -> V {
 }
 
 /// A word whose letters of ASCII have their case mapped; other bytes stay.
-pub(super) fn with_case(b: &mut Builder, word: V, case: Case) -> V {
+pub(in crate::lower) fn with_case(b: &mut Builder, word: V, case: Case) -> V {
     let first = match case {
         Case::Keep => return word,
         Case::Upper => b'a',
@@ -92,7 +91,7 @@ pub(super) fn with_case(b: &mut Builder, word: V, case: Case) -> V {
 }
 
 /// The bytes of a word from the last to the first.
-pub(super) fn reversed(b: &mut Builder, word: V) -> V {
+pub(in crate::lower) fn reversed(b: &mut Builder, word: V) -> V {
     let mut word = word;
     for (bits, mask) in [(8, 0x00ff_00ff_00ff_00ff), (16, 0x0000_ffff_0000_ffff)] {
         let even = with(b, BinaryOp::And, word, mask);
@@ -107,7 +106,7 @@ pub(super) fn reversed(b: &mut Builder, word: V) -> V {
 
 /// The eight decimal digits of a number (`u64`) below 10⁸, 0 to 9 a byte, the first one lowest: halves of four digits, of two, of one,
 /// all of them divided at the same time, by products with reciprocals that are exact for numbers of so few digits.
-pub(super) fn eight_digits(b: &mut Builder, number: V) -> V {
+pub(in crate::lower) fn eight_digits(b: &mut Builder, number: V) -> V {
     // Each step: by what to divide, the reciprocal and how far it is shifted, where quotients are, and where remainders go.
     const STEPS: [(u64, u64, u64, u64, u64); 3] = [
         (10_000, 109_951_163, 40, u64::MAX, 32),
@@ -128,7 +127,7 @@ pub(super) fn eight_digits(b: &mut Builder, number: V) -> V {
 }
 
 /// Digits as characters.
-pub(super) fn characters_of(b: &mut Builder, digits: V) -> V {
+pub(in crate::lower) fn characters_of(b: &mut Builder, digits: V) -> V {
     with(b, BinaryOp::Or, digits, ONES * b'0' as u64)
 }
 

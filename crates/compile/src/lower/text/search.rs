@@ -1,17 +1,16 @@
 //! Where a text stands in another one, and text made by replacing, repeating and reversing.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type};
+use kelpie_kir::{BinaryOp, Builder, Function, Handle, Scalar, Type};
 
 use super::heap::{copy_function, length_where, make, make_up_to, plain};
 use super::like::{contains, ends_function, next_character, starts_function};
 use super::swar::{ONES, bits_of, reversed, with};
-use super::text::{byte, count_up, function};
-use super::value::{boolean, both, integer, lower_int, text, unsupported};
 use super::words::{NOWHERE, advance, characters_function, find_function, is_ascii_function};
+use super::{byte, count_up, function};
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::{Expr, Search};
-use crate::lower::lower as lower_expr;
+use crate::lower::value::{boolean, both, integer, lower_int, text, unsupported};
 use crate::types::Range;
 
 const POINTER: Type = Type::global(Scalar::U8);
@@ -19,14 +18,21 @@ const POINTER: Type = Type::global(Scalar::U8);
 const MOST_UNCOUNTED: u64 = 1 << 12;
 
 /// A text without a case mapping, and its validity.
-pub(super) fn lower_plain(cx: &mut Context<'_>, expr: &Expr) -> Result<(Text, Option<V>), Unsupported> {
-    let value = lower_expr(cx, expr)?;
+pub(in crate::lower) fn lower_plain(
+    cx: &mut Context<'_>,
+    expr: &Expr,
+) -> Result<(Text, Option<V>), Unsupported> {
+    let value = cx.lower(expr)?;
     let input = text(&value)?;
     Ok((plain(cx, input, value.valid), value.valid))
 }
 
 /// Lowers STARTS_WITH, ENDS_WITH, CONTAINS and STRPOS.
-pub(super) fn search(cx: &mut Context<'_>, what: Search, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn search(
+    cx: &mut Context<'_>,
+    what: Search,
+    arguments: &[Expr],
+) -> Result<Lowered, Unsupported> {
     let [input, wanted] = arguments else { return unsupported("two arguments are expected") };
     let (input, input_valid) = lower_plain(cx, input)?;
     let (wanted, wanted_valid) = lower_plain(cx, wanted)?;
@@ -58,7 +64,7 @@ pub(super) fn search(cx: &mut Context<'_>, what: Search, arguments: &[Expr]) -> 
 }
 
 /// Lowers REPLACE(text, from, to): every occurrence, from the left; none where `from` is empty.
-pub(super) fn replace(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn replace(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
     let [input, from, to] = arguments else { return unsupported("replace takes three arguments") };
     let (input, input_valid) = lower_plain(cx, input)?;
     let (from, from_valid) = lower_plain(cx, from)?;
@@ -94,8 +100,7 @@ fn replace_at_once(
     let [wide, to] = [length, to_length].map(|length| b.convert(length, Scalar::U64));
     let new = b.mul(wide, to);
     let most = b.add(wide, new);
-    let limit = b.u64(MOST_UNCOUNTED);
-    let is_large = b.compare(CompareOp::Gt, most, limit);
+    let is_large = b.gt_int(most, MOST_UNCOUNTED);
     let bytes = b.var_of("bytes", most);
     cx.begin_if(is_large);
     let counted = cx.builder.call(replace, &[&arguments[..], &[data, count_only]].concat());
@@ -159,7 +164,7 @@ fn replace_function(cx: &mut Context<'_>) -> Handle<Function> {
 }
 
 /// Lowers REPEAT(text, count).
-pub(super) fn repeat(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn repeat(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
     let [input, count] = arguments else { return unsupported("repeat takes two arguments") };
     let (input, input_valid) = lower_plain(cx, input)?;
     let (count, count_valid) = lower_int(cx, count)?;
@@ -182,7 +187,7 @@ pub(super) fn repeat(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered
 }
 
 /// Writes `total` bytes: a text again and again.
-pub(super) fn repeat_function(cx: &mut Context<'_>) -> Handle<Function> {
+pub(in crate::lower) fn repeat_function(cx: &mut Context<'_>) -> Handle<Function> {
     let params = [("target", POINTER), ("text", POINTER), ("length", Type::U32), ("total", Type::U32)];
     if cx.text_margin() {
         let copy = copy_function(cx, Case::Keep);
@@ -244,7 +249,7 @@ fn repeat_words(b: &mut Builder, copy: Handle<Function>) {
 }
 
 /// Lowers REVERSE: the characters from the last to the first.
-pub(super) fn reverse(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn reverse(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
     let (input, valid) = lower_plain(cx, input)?;
     let length = length_where(cx, &input, valid);
     let wide = cx.builder.convert(length, Scalar::U64);

@@ -9,36 +9,37 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 /// Characters of a block: this many bits of their number.
-pub(super) const BLOCK_BITS: u32 = 7;
+pub(in crate::lower) const BLOCK_BITS: u32 = 7;
 /// The character becomes several.
-pub(super) const SEVERAL: u32 = 1 << 31;
+pub(in crate::lower) const SEVERAL: u32 = 1 << 31;
 /// In the table of capitals: the character is a letter or a digit. In that of lower case: it has case.
-pub(super) const PROPERTY: u32 = 1 << 30;
+pub(in crate::lower) const PROPERTY: u32 = 1 << 30;
 /// In the table of lower case: it does not count where a word's end is looked for.
-pub(super) const IGNORABLE: u32 = 1 << 29;
+pub(in crate::lower) const IGNORABLE: u32 = 1 << 29;
 /// The bits of a character, or of a place in the table.
-pub(super) const VALUE: u32 = (1 << 21) - 1;
+pub(in crate::lower) const VALUE: u32 = (1 << 21) - 1;
 /// Most characters that one becomes.
-pub(super) const MOST: usize = 3;
+pub(in crate::lower) const MOST: usize = 3;
 /// The capital letter sigma, whose small letter is another one at the end of a word.
-pub(super) const SIGMA: char = '\u{3a3}';
+pub(in crate::lower) const SIGMA: char = '\u{3a3}';
 /// The small letter at the end of a word.
-pub(super) const FINAL_SIGMA: char = '\u{3c2}';
+pub(in crate::lower) const FINAL_SIGMA: char = '\u{3c2}';
 
 const BLOCKS: usize = 0x11_0000 >> BLOCK_BITS;
 /// Where the blocks begin, in words.
-pub(super) const FIRST_BLOCK: u32 = (BLOCKS / 2) as u32;
+pub(in crate::lower) const FIRST_BLOCK: u32 = (BLOCKS / 2) as u32;
 
 /// Mappings to upper case.
-pub(super) static UPPER: LazyLock<Arc<[u8]>> = LazyLock::new(|| make(&|c| mapped(c.to_uppercase()), &|_| 0));
+pub(in crate::lower) static UPPER: LazyLock<Arc<[u8]>> =
+    LazyLock::new(|| make(&|c| mapped(c.to_uppercase()), &|_| 0));
 
 /// Mappings to upper case; [`PROPERTY`] marks letters and digits.
-pub(super) static CAPITALS: LazyLock<Arc<[u8]>> = LazyLock::new(|| {
+pub(in crate::lower) static CAPITALS: LazyLock<Arc<[u8]>> = LazyLock::new(|| {
     make(&|c| mapped(c.to_uppercase()), &|c| if c.is_alphanumeric() { PROPERTY } else { 0 })
 });
 
 /// Mappings to lower case, with what tells the end of a word.
-pub(super) static LOWER: LazyLock<Arc<[u8]>> = LazyLock::new(|| {
+pub(in crate::lower) static LOWER: LazyLock<Arc<[u8]>> = LazyLock::new(|| {
     let properties = word_properties();
     make(&|c| mapped(c.to_lowercase()), &|c| properties.get(&c).copied().unwrap_or_default())
 });

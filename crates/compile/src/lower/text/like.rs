@@ -4,23 +4,22 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{Builder, CompareOp, Function, Handle, Scalar, Type};
 
-use super::literal::text_of_bytes;
-use super::text::{byte, case_name, continues, count_up, function, increment, require_ascii, return_bool_if};
-use super::value::{boolean, text, unsupported};
 use super::words;
+use super::{byte, case_name, continues, count_up, function, increment, require_ascii, return_bool_if};
 use crate::context::{Case, Constant, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::{Expr, ExprKind};
-use crate::lower::lower as lower_expr;
+use crate::lower::literal::text_of_bytes;
+use crate::lower::value::{boolean, text, unsupported};
 use crate::types::Literal;
 
 /// `%` in an encoded pattern: a byte that UTF-8 never has.
-pub(super) const ANY_TEXT: u8 = 0xFF;
+pub(in crate::lower) const ANY_TEXT: u8 = 0xFF;
 /// `_` in an encoded pattern.
 const ANY_CHARACTER: u8 = 0xFE;
 
 /// How a pattern is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(in crate::lower) enum Shape {
     Exact,
     Prefix,
     Suffix,
@@ -31,14 +30,14 @@ pub(super) enum Shape {
 }
 
 /// Lowers `input [NOT] [I]LIKE pattern`.
-pub(super) fn lower(
+pub(in crate::lower) fn lower(
     cx: &mut Context<'_>,
     input: &Expr,
     pattern: &Expr,
     negated: bool,
     case_insensitive: bool,
 ) -> Result<Lowered, Unsupported> {
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let mut text = text(&value)?;
     let pattern = match &pattern.kind {
         ExprKind::Literal(Literal::Utf8(pattern)) => pattern,
@@ -68,7 +67,7 @@ pub(super) fn lower(
 }
 
 /// The bytes to look for (with `%` and `_` encoded in a general pattern) and the shape.
-pub(super) fn encode(pattern: &str) -> (Vec<u8>, Shape) {
+pub(in crate::lower) fn encode(pattern: &str) -> (Vec<u8>, Shape) {
     let mut encoded = Vec::with_capacity(pattern.len());
     let mut bytes = pattern.bytes().peekable();
     while let Some(byte) = bytes.next() {
@@ -99,7 +98,7 @@ fn match_shape(cx: &mut Context<'_>, shape: Shape, text: Text, pattern: Text) ->
         Shape::Exact => {
             let [text, pattern] =
                 [text, pattern].map(|text| Lowered { repr: Repr::Text(text), valid: None, range: None });
-            return super::text::compare(cx, CompareOp::Eq, &text, &pattern);
+            return super::compare(cx, CompareOp::Eq, &text, &pattern);
         }
         Shape::Prefix => starts_function(cx, text.case),
         Shape::Suffix => ends_function(cx, text.case),
@@ -122,12 +121,12 @@ fn params_of(b: &mut Builder) -> [V; 4] {
 }
 
 /// Whether the text starts with the pattern.
-pub(super) fn starts_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+pub(in crate::lower) fn starts_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
     affix_function(cx, "text_starts_with", case, |b, _, _| b.u32(0))
 }
 
 /// Whether the text ends with the pattern.
-pub(super) fn ends_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+pub(in crate::lower) fn ends_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
     affix_function(cx, "text_ends_with", case, |b, length, affix| b.sub(length, affix))
 }
 
@@ -156,12 +155,11 @@ fn affix_function(
 }
 
 /// Whether a text has another one in it; neither has a case mapping.
-pub(super) fn contains(cx: &mut Context<'_>, text: &Text, wanted: &Text) -> V {
+pub(in crate::lower) fn contains(cx: &mut Context<'_>, text: &Text, wanted: &Text) -> V {
     let find = words::find_function(cx);
     let zero = cx.builder.u32(0);
     let place = cx.builder.call(find, &[text.data, text.length, wanted.data, wanted.length, zero]);
-    let nowhere = cx.builder.u32(words::NOWHERE);
-    cx.builder.ne(place, nowhere)
+    cx.builder.ne_int(place, words::NOWHERE)
 }
 
 /// Whether a text starts with the first piece of an encoded pattern and ends with the last one (which may be empty),
@@ -173,7 +171,7 @@ fn match_pieces(cx: &mut Context<'_>, text: &Text, encoded: &[u8]) -> V {
 }
 
 /// The texts of an encoded pattern between its `%`.
-pub(super) struct Pieces {
+pub(in crate::lower) struct Pieces {
     /// One behind the other.
     pub pattern: Text,
     /// The bytes of each, an array of `u32`.
@@ -184,7 +182,7 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// As arguments of the kernel.
-    pub(super) fn of(cx: &mut Context<'_>, encoded: &[u8]) -> Pieces {
+    pub(in crate::lower) fn of(cx: &mut Context<'_>, encoded: &[u8]) -> Pieces {
         let pieces: Vec<&[u8]> = encoded.split(|byte| *byte == ANY_TEXT).collect();
         let lengths: Vec<u8> = pieces.iter().flat_map(|piece| (piece.len() as u32).to_le_bytes()).collect();
         let pattern = text_of_bytes(cx, &pieces.concat());
@@ -241,8 +239,7 @@ fn next_piece(
     let (start, offset) = (b.read(place), b.read(in_pattern));
     let piece = b.offset(pattern, offset);
     let found = b.call(find, &[text, end, piece, width, start]);
-    let nowhere = b.u32(words::NOWHERE);
-    let missing = b.eq(found, nowhere);
+    let missing = b.eq_int(found, words::NOWHERE);
     return_bool_if(b, missing, false);
     let (next, offset) = (b.add(found, width), b.add(offset, width));
     b.assign(place, next);
@@ -250,7 +247,7 @@ fn next_piece(
 }
 
 /// Whether a text goes on from `start` with the pieces of a pattern, of which the last one (which may be empty) stands at its end.
-pub(super) fn rest_function(cx: &mut Context<'_>) -> Handle<Function> {
+pub(in crate::lower) fn rest_function(cx: &mut Context<'_>) -> Handle<Function> {
     let (find, equal) = (words::find_function(cx), words::equal_function(cx));
     let mut params = PARAMS.to_vec();
     params.extend([("lengths", Type::global(Scalar::U32)), ("count", Type::U32), ("start", Type::U32)]);
@@ -285,8 +282,7 @@ fn contains_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
         let longer = b.compare(CompareOp::Gt, pattern_length, length);
         return_bool_if(b, longer, false);
         let last = b.sub(length, pattern_length);
-        let one = b.u32(1);
-        let places = b.add(last, one);
+        let places = b.add_int(last, 1);
         count_up(b, places, |b, start| {
             let zero = b.u32(0);
             let matched = b.var_of("matched", zero);
@@ -331,8 +327,7 @@ fn general_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
         count_up(b, rest, |b, index| {
             let place = b.add(position, index);
             let wanted = byte(b, pattern, place, Case::Keep);
-            let any_text = b.u32(ANY_TEXT.into());
-            let needs_text = b.ne(wanted, any_text);
+            let needs_text = b.ne_int(wanted, ANY_TEXT);
             return_bool_if(b, needs_text, false);
         });
         let found = b.bool(true);
@@ -341,7 +336,7 @@ fn general_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
 }
 
 /// Where a general pattern and a text have been compared up to.
-pub(super) struct Places {
+pub(in crate::lower) struct Places {
     /// The place in the text, `u32`.
     pub at: Var,
     /// The place in the pattern, `u32`.
@@ -357,7 +352,7 @@ pub(super) struct Places {
 impl Places {
     /// One turn of a loop over a text, of which there is more at `place`: a byte or character of both, or a `%`, or back to the last one.
     /// `on_stuck` leaves the loop where (`bool`) there was none.
-    pub(super) fn advance(
+    pub(in crate::lower) fn advance(
         &self,
         b: &mut Builder,
         (text, length, case): (V, V, Case),
@@ -371,8 +366,7 @@ impl Places {
         b.begin_if(has_pattern);
         {
             let wanted = byte(b, pattern, position, Case::Keep);
-            let any_text = b.u32(ANY_TEXT.into());
-            let is_any_text = b.eq(wanted, any_text);
+            let is_any_text = b.eq_int(wanted, ANY_TEXT);
             b.begin_if(is_any_text);
             increment(b, in_pattern);
             let (yes, next) = (b.bool(true), b.read(in_pattern));
@@ -381,8 +375,7 @@ impl Places {
             b.assign(retry_pattern, next);
             b.continue_loop();
             b.end();
-            let any_character = b.u32(ANY_CHARACTER.into());
-            let is_any_character = b.eq(wanted, any_character);
+            let is_any_character = b.eq_int(wanted, ANY_CHARACTER);
             b.begin_if(is_any_character);
             next_character(b, text, length, at);
             increment(b, in_pattern);
@@ -408,7 +401,7 @@ impl Places {
 }
 
 /// Moves a position past the character that starts there.
-pub(super) fn next_character(b: &mut Builder, text: V, length: V, position: Var) {
+pub(in crate::lower) fn next_character(b: &mut Builder, text: V, length: V, position: Var) {
     increment(b, position);
     b.begin_loop();
     let place = b.read(position);

@@ -4,21 +4,25 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type};
 
 use super::heap::{copy, make};
-use super::literal;
 use super::search::{lower_plain, repeat_function};
 use super::slices::magnitude;
-use super::text::{count_up, function};
-use super::value::{Int, both, lower_int, report, unsupported};
 use super::words::{NOWHERE, characters_function, equal_function, find_function, prefix_function};
+use super::{count_up, function};
 use crate::context::{Case, Context, Lowered, Repr, Status, Text, Unsupported};
 use crate::expr::Side;
 use crate::expr::range;
 use crate::expr::{Expr, ExprKind};
+use crate::lower::literal;
+use crate::lower::value::{Int, both, lower_int, report, unsupported};
 use crate::types::Literal;
 
 /// Lowers LPAD and RPAD(text, characters [, fill]): repetitions of the fill (a space) before or after the text up to
 /// so many characters; a longer text is cut at its end.
-pub(super) fn pad(cx: &mut Context<'_>, side: Side, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn pad(
+    cx: &mut Context<'_>,
+    side: Side,
+    arguments: &[Expr],
+) -> Result<Lowered, Unsupported> {
     let (input, count, fill) = match arguments {
         [input, count] => (input, count, None),
         [input, count, fill] => (input, count, Some(fill)),
@@ -54,8 +58,7 @@ pub(super) fn pad(cx: &mut Context<'_>, side: Side, arguments: &[Expr]) -> Resul
         let nothing = cx.builder.u64(0);
         total = cx.builder.select(valid, total, nothing);
     }
-    let none = cx.builder.u64(0);
-    let writes = cx.builder.ne(total, none);
+    let writes = cx.builder.ne_int(total, 0);
     let text = make(cx, total, |cx, target| {
         cx.begin_if(writes);
         let repeat = repeat_function(cx);
@@ -91,7 +94,7 @@ fn count_of(cx: &mut Context<'_>, count: Int, valid: Option<V>) -> V {
 }
 
 /// Lowers SPLIT_PART(text, delimiter, position), positions from 1, or from -1 at the end.
-pub(super) fn split_part(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn split_part(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
     let [input, delimiter, position] = arguments else {
         return unsupported("split_part takes three arguments");
     };
@@ -103,8 +106,7 @@ pub(super) fn split_part(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Low
     let valid = both(cx, input_valid, given);
     let (number, from_end) = magnitude(cx, position);
     if range::contains(position.range, 0) {
-        let zero = cx.builder.u32(0);
-        let nowhere = cx.builder.eq(number, zero);
+        let nowhere = cx.builder.eq_int(number, 0);
         // DataFusion does not look at the texts where the position is the same for all.
         report(cx, nowhere, if is_constant { given } else { valid }, Status::Fallback);
     }
@@ -132,8 +134,7 @@ pub(super) fn split_part(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Low
             cx.builder.read(packed)
         }
     };
-    let shift = cx.builder.u64(32);
-    let start = cx.builder.binary(BinaryOp::Shr, packed, shift);
+    let start = cx.builder.shr_int(packed, 32);
     let length = cx.builder.convert(packed, Scalar::U32);
     let text = Text { data: cx.builder.offset(input.data, start), length, case: Case::Keep, code: None };
     Ok(Lowered { repr: Repr::Text(text), valid, range: None })
@@ -150,8 +151,7 @@ const SPLIT_PARAMS: [(&str, Type); 5] = [
 /// `start` and `bytes` (both `u32`) in one word.
 fn pack(b: &mut Builder, start: V, bytes: V) -> V {
     let [start, bytes] = [start, bytes].map(|number| b.convert(number, Scalar::U64));
-    let shift = b.u64(32);
-    let start = b.binary(BinaryOp::Shl, start, shift);
+    let start = b.shl_int(start, 32);
     b.or(start, bytes)
 }
 

@@ -6,21 +6,24 @@ use kelpie_kir::{BinaryOp, Builder, Function, Handle, Scalar, Type};
 
 use super::heap::{length_where, make};
 use super::search::lower_plain;
-use super::text::{byte, continues, count_up, function, return_bool_if};
 use super::unicode::{self, FINAL_SIGMA, FIRST_BLOCK, IGNORABLE, MOST, PROPERTY, SEVERAL, SIGMA, VALUE};
-use super::value::{both, text, unsupported};
 use super::words;
+use super::{byte, continues, count_up, function, return_bool_if};
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::Expr;
-use crate::lower::lower as lower_expr;
+use crate::lower::value::{both, text, unsupported};
 
 const POINTER: Type = Type::global(Scalar::U8);
 const TABLE: Type = Type::global(Scalar::U32);
 const BOOL: Type = Type::Scalar(Scalar::Bool);
 
 /// Lowers UPPER and LOWER: the bytes of ASCII are mapped when they are read, text beyond it is made anew.
-pub(super) fn change_case(cx: &mut Context<'_>, input: &Expr, case: Case) -> Result<Lowered, Unsupported> {
-    let value = lower_expr(cx, input)?;
+pub(in crate::lower) fn change_case(
+    cx: &mut Context<'_>,
+    input: &Expr,
+    case: Case,
+) -> Result<Lowered, Unsupported> {
+    let value = cx.lower(input)?;
     let old = text(&value)?;
     let length = length_where(cx, &old, value.valid);
     let is_ascii = words::is_ascii_function(cx);
@@ -43,7 +46,7 @@ pub(super) fn change_case(cx: &mut Context<'_>, input: &Expr, case: Case) -> Res
 }
 
 /// Lowers INITCAP: words of letters and digits begin with a capital letter and go on with small ones.
-pub(super) fn initial_capitals(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn initial_capitals(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
     let (input, valid) = lower_plain(cx, input)?;
     let length = length_where(cx, &input, valid);
     let (upper, lower) = (table(cx, &unicode::CAPITALS), table(cx, &unicode::LOWER));
@@ -54,7 +57,7 @@ pub(super) fn initial_capitals(cx: &mut Context<'_>, input: &Expr) -> Result<Low
 
 /// Lowers TRANSLATE(text, from, to): characters of `from` become those at the same place of `to`, or nothing where it is
 /// shorter.
-pub(super) fn translate(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn translate(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
     let [input, from, to] = arguments else { return unsupported("translate takes three arguments") };
     let (input, input_valid) = lower_plain(cx, input)?;
     let (from, from_valid) = lower_plain(cx, from)?;
@@ -97,8 +100,7 @@ fn decode_function(cx: &mut Context<'_>) -> Handle<Function> {
     function(cx, "utf8_decode", &params, Scalar::U32, |b| {
         let [data, length, place] = [0, 1, 2].map(|index| b.param(index));
         let first = byte(b, data, place, Case::Keep);
-        let lead = b.u32(0xC0);
-        let single = b.lt(first, lead);
+        let single = b.lt_int(first, 0xC0);
         b.begin_if(single);
         b.return_value(first);
         b.end();
@@ -138,8 +140,7 @@ fn decode_function(cx: &mut Context<'_>) -> Handle<Function> {
 fn width(b: &mut Builder, character: V) -> V {
     let mut bytes = b.u32(1);
     for limit in [0x80, 0x800, 0x1_0000] {
-        let limit = b.u32(limit);
-        let more = b.ge(character, limit);
+        let more = b.ge_int(character, limit);
         let more = b.convert(more, Scalar::U32);
         bytes = b.add(bytes, more);
     }
@@ -166,8 +167,7 @@ fn put_function(cx: &mut Context<'_>) -> Handle<Function> {
         // 110xxxxx, 1110xxxx or 11110xxx, then 10xxxxxx.
         let (ones, six) = (b.u32(0xF00), b.u32(6));
         let lead = b.binary(BinaryOp::Shr, ones, bytes);
-        let low = b.u32(0xFF);
-        let lead = b.and(lead, low);
+        let lead = b.and_int(lead, 0xFF);
         count_up(b, bytes, |b, index| {
             let left = b.sub(bytes, one);
             let left = b.sub(left, index);
@@ -193,8 +193,7 @@ fn entry_function(cx: &mut Context<'_>) -> Handle<Function> {
     function(cx, "unicode_entry", &params, Scalar::U32, |b| {
         let (table, character) = (b.param(0), b.param(1));
         // What is no character, as text never has, is looked up as another.
-        let most = b.u32(char::MAX.into());
-        let character = b.binary(BinaryOp::Min, character, most);
+        let character = b.min_int(character, u32::from(char::MAX));
         let (bits, one, four) = (b.u32(unicode::BLOCK_BITS), b.u32(1), b.u32(4));
         let block = b.binary(BinaryOp::Shr, character, bits);
         let word = b.binary(BinaryOp::Shr, block, one);
@@ -202,8 +201,7 @@ fn entry_function(cx: &mut Context<'_>) -> Handle<Function> {
         let odd = b.and(block, one);
         let shift = b.binary(BinaryOp::Shl, odd, four);
         let number = b.binary(BinaryOp::Shr, numbers, shift);
-        let half = b.u32(0xFFFF);
-        let number = b.and(number, half);
+        let number = b.and_int(number, 0xFFFF);
         let start = b.binary(BinaryOp::Shl, number, bits);
         let (first, inside) = (b.u32(FIRST_BLOCK), b.u32((1 << unicode::BLOCK_BITS) - 1));
         let inside = b.and(character, inside);
@@ -252,8 +250,7 @@ impl Output {
         let several = b.ne(several, zero);
         b.begin_if(several);
         for index in 0..MOST as u32 {
-            let offset = b.u32(index);
-            let place = b.add(value, offset);
+            let place = b.add_int(value, index);
             let next = b.element(table, place);
             let present = b.ne(next, zero);
             b.begin_if(present);
@@ -309,8 +306,7 @@ fn map_function(cx: &mut Context<'_>, mapping: Mapping) -> Handle<Function> {
             let found = b.call(parts.entry, &[table, character]);
             let entry = b.var_of("entry", found);
             if let Some(is_final) = sigma {
-                let capital = b.u32(SIGMA.into());
-                let is_sigma = b.eq(character, capital);
+                let is_sigma = b.eq_int(character, u32::from(SIGMA));
                 b.begin_if(is_sigma);
                 let at_end = b.call(is_final, &[data, length, place, table]);
                 b.begin_if(at_end);
@@ -362,8 +358,7 @@ fn final_sigma_function(cx: &mut Context<'_>) -> Handle<Function> {
         b.break_loop();
         b.end();
         b.end();
-        let two = b.u32(2);
-        let behind = b.add(place, two);
+        let behind = b.add_int(place, 2);
         b.assign(at, behind);
         b.begin_loop();
         let current = b.read(at);

@@ -5,16 +5,14 @@
 //! beyond the row's end it is none. What follows the needle in the pattern is looked for in the row alone.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{
-    BinaryOp, Builder, CompareOp, Function, Handle, Pointee, ReduceOp, Scalar, Space, Type, UnaryOp,
-};
+use kelpie_kir::{Builder, CompareOp, Function, Handle, Pointee, ReduceOp, Scalar, Space, Type, UnaryOp};
 
+use super::function;
 use super::like::{ANY_TEXT, Pieces, Shape, encode, rest_function};
-use super::literal::text_of_bytes;
-use super::text::function;
 use super::words::equal_function;
 use crate::context::{Constant, Context, RawTexts};
 use crate::expr::{Expr, ExprKind};
+use crate::lower::literal::text_of_bytes;
 use crate::types::Literal;
 
 /// Bytes of a vector.
@@ -99,12 +97,12 @@ impl Needle {
         }
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(in crate::lower) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// The encoded pattern behind it and a `%`; `None` where any text may follow.
-    pub(super) fn rest(&self) -> Option<&[u8]> {
+    pub(in crate::lower) fn rest(&self) -> Option<&[u8]> {
         self.rest.as_deref()
     }
 
@@ -145,7 +143,7 @@ impl Needle {
 }
 
 /// How frequent a byte is thought to be in text: more than bytes with lower numbers.
-pub(super) fn frequency(byte: u8) -> usize {
+pub(in crate::lower) fn frequency(byte: u8) -> usize {
     let of_letter = |letter: u8| {
         let place = LETTERS.iter().position(|other| *other == letter).unwrap_or(LETTERS.len());
         LETTERS.len() - place
@@ -279,8 +277,7 @@ impl Search {
         b.end();
         // The end of the places where a needle may begin.
         let last = b.sub(end, width);
-        let one = b.u64(1);
-        let limit = b.add(last, one);
+        let limit = b.add_int(last, 1);
         let (none, no) = (b.u64(0), b.bool(false));
         let state = State {
             place: b.var_of("place", start),
@@ -294,8 +291,7 @@ impl Search {
         let done = b.ge(current, limit);
         b.break_if(done);
         b.assign(state.open, none);
-        let window = b.u64(WINDOW);
-        let window_end = b.add(current, window);
+        let window_end = b.add_int(current, WINDOW);
         let is_last = b.lt(limit, window_end);
         b.begin_if(is_last);
         // A vector may go beyond the last text by less than its own bytes, where there is always something to read.
@@ -304,8 +300,7 @@ impl Search {
         let bits = b.mask_bits(hits);
         let bits = b.convert(bits, Scalar::U64);
         b.assign(state.open, bits);
-        let vector = b.u64(LANES.into());
-        let next = b.add(current, vector);
+        let next = b.add_int(current, LANES);
         b.assign(state.place, next);
         b.begin_else();
         next_window(b, &state, rare, limit);
@@ -440,8 +435,7 @@ fn next_window(b: &mut Builder, state: &State, rare: [(V, V); 2], limit: V) {
     let current = b.read(state.place);
     let masks: Vec<V> = (0..VECTORS)
         .map(|index| {
-            let distance = b.u64(u64::from(index) * u64::from(LANES));
-            let place = b.add(current, distance);
+            let place = b.add_int(current, u64::from(index) * u64::from(LANES));
             hits(b, rare, place)
         })
         .collect();
@@ -459,8 +453,7 @@ fn next_window(b: &mut Builder, state: &State, rare: [(V, V); 2], limit: V) {
     for (index, mask) in masks.into_iter().enumerate() {
         let bits = b.mask_bits(mask);
         let bits = b.convert(bits, Scalar::U64);
-        let distance = b.u64(index as u64 * u64::from(LANES));
-        let bits = b.binary(BinaryOp::Shl, bits, distance);
+        let bits = b.shl_int(bits, index as u64 * u64::from(LANES));
         open = b.or(open, bits);
     }
     b.assign(state.open, open);

@@ -5,28 +5,31 @@ use kelpie_kir::{BinaryOp, Builder, Function, Handle, Scalar, Type, UnaryOp};
 
 use super::heap::plain;
 use super::like::next_character;
-use super::literal;
-use super::text::{byte, continues, count_up, function, return_bool_if};
-use super::value::{Int, both, lower_int, text, unsupported};
 use super::words::{characters_function, prefix_function};
+use super::{byte, continues, count_up, function, return_bool_if};
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::{Expr, Side};
-use crate::lower::lower as lower_expr;
+use crate::lower::literal;
+use crate::lower::value::{Int, both, lower_int, text, unsupported};
 
 const POINTER: Type = Type::global(Scalar::U8);
 const TRIM_PARAMS: [(&str, Type); 4] =
     [("text", POINTER), ("length", Type::U32), ("set", POINTER), ("set_length", Type::U32)];
 
 /// Lowers BTRIM, LTRIM and RTRIM: without the characters (a space, where none are given) at the ends.
-pub(super) fn trim(cx: &mut Context<'_>, side: Side, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn trim(
+    cx: &mut Context<'_>,
+    side: Side,
+    arguments: &[Expr],
+) -> Result<Lowered, Unsupported> {
     let (input, set) = match arguments {
         [input] => (input, None),
         [input, set] => (input, Some(set)),
         _ => return unsupported("trim takes one or two arguments"),
     };
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let set = match set {
-        Some(set) => lower_expr(cx, set)?,
+        Some(set) => cx.lower(set)?,
         None => literal::text(cx, " "),
     };
     let input = text(&value)?;
@@ -74,7 +77,7 @@ fn contained_function(cx: &mut Context<'_>) -> Handle<Function> {
             let before = b.read(same);
             let equal = b.and(before, equal);
             b.assign(same, equal);
-            super::text::increment(b, compared);
+            super::increment(b, compared);
         });
         found_if(b, same, compared, width);
         let no = b.bool(false);
@@ -153,7 +156,7 @@ fn trailing_function(cx: &mut Context<'_>) -> Handle<Function> {
 }
 
 /// A count of characters as its size (`u32`, as no text is longer) and whether it is negative.
-pub(super) fn magnitude(cx: &mut Context<'_>, count: Int) -> (V, V) {
+pub(in crate::lower) fn magnitude(cx: &mut Context<'_>, count: Int) -> (V, V) {
     let register = cx.builder.scalar(count.value);
     let limit = i128::from(i32::MAX);
     let b = &mut *cx.builder;
@@ -161,17 +164,20 @@ pub(super) fn magnitude(cx: &mut Context<'_>, count: Int) -> (V, V) {
     let clamped = b.binary(BinaryOp::Max, count.value, low);
     let clamped = b.binary(BinaryOp::Min, clamped, high);
     let clamped = b.convert(clamped, Scalar::I32);
-    let zero = b.i32(0);
-    let negative = b.lt(clamped, zero);
+    let negative = b.lt_int(clamped, 0);
     let negated = b.unary(UnaryOp::Neg, clamped);
     let size = b.select(negative, negated, clamped);
     (b.convert(size, Scalar::U32), negative)
 }
 
 /// Lowers LEFT and RIGHT: the first or last characters; with a negative count, all but those at the other end.
-pub(super) fn ends(cx: &mut Context<'_>, side: Side, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+pub(in crate::lower) fn ends(
+    cx: &mut Context<'_>,
+    side: Side,
+    arguments: &[Expr],
+) -> Result<Lowered, Unsupported> {
     let [input, count] = arguments else { return unsupported("left and right take two arguments") };
-    let value = lower_expr(cx, input)?;
+    let value = cx.lower(input)?;
     let text = text(&value)?;
     let (count, count_valid) = lower_int(cx, count)?;
     let (size, negative) = magnitude(cx, count);
