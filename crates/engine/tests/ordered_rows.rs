@@ -207,7 +207,7 @@ fn rows_of_an_inner_sort_are_in_order() {
         for (key, fetch, is_kept) in [((4, true), 1000, true), ((5, false), 6000, false)] {
             let options = QueryOptions { host_sort_rows: Some(0), ..on(device, &[]) };
             let inner = ordered(&scan(), (&[key], 0), Some(fetch));
-            let around = keep(inner, compare_with(CompareOp::Ge, column_of(&COLUMNS, 0), 0));
+            let around = values_of(inner, (0..7).map(|index| column_of(&COLUMNS, index)).collect());
             let output = run(&engine, ordered(&around, (&[key], 0), None), &table, &options);
             let expected = run(&engine, ordered(&scan(), (&[key], 0), Some(fetch)), &table, &options);
             // Of rows that are equal at the end of the first ones, any are.
@@ -223,7 +223,11 @@ fn rows_of_an_inner_sort_are_in_order() {
 fn explain_says_what_is_known_of_rows() {
     let (engine, table) = (Engine::new(), table(ROWS));
     let input = values_of(few(scan()), vec![column_of(&COLUMNS, 2), column_of(&COLUMNS, 0)]);
-    let query = query_of(ordered(&input, (&[(0, true)], 0), None), &table, cpu());
+    let query = query_of(
+        ordered(&input, (&[(0, true)], 0), None),
+        &table,
+        forcing(&cpu(), &[("sort_place", "input")]),
+    );
     let text = engine.explain(&query, ExplainStage::Pipelines).expect("a plan");
     for line in [
         "   scan: in order of id; in order of rising; in order of falling desc; in order of word; unique by id\n",

@@ -249,13 +249,10 @@ impl Cut<'_> {
     ) -> Result<SortPlace, Unsupported> {
         let most = self.choices.host_sort_rows.unwrap_or(HOST_SORT_ROWS);
         let (lacks, is_small) = (rows.lacks_order(keys), rows.bound() <= most);
-        let is_whole = rows.has_every_row() || rows.counted().is_some();
+        // Where rows are dropped, to count them takes as long on a CPU as to sort those that are left.
+        let is_whole = rows.has_every_row() || (rows.counted().is_some() && fetch.is_none());
         let rule = match lacks {
             None if is_whole => (SortPlace::Input, "rows come in this order"),
-            // A worker's heap keeps the few that are wanted, and looks at each row once.
-            None if !is_small && (fetch.is_none() || !self.shape.is_serial()) => {
-                (SortPlace::Input, "rows come in this order, and are counted before they are written")
-            }
             _ if keys.is_empty() || is_small => {
                 (SortPlace::Host, "so few rows are sorted before a kernel starts")
             }
