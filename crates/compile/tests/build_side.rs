@@ -214,7 +214,7 @@ fn what_is_around_the_join_decides_too() {
     // Pairs of all rows.
     let plan = grouped(join(&[], true, foreign, primary), &[]);
     let program = compile(&plan, &infos, &gpu(), forced);
-    assert_eq!(chosen(&program, "join0"), ("written", "pairs of all rows need no index".into()));
+    assert_eq!(chosen(&program, "join0"), ("written", "the other side's rows have no better order".into()));
 }
 
 /// Scans keep their numbers, and the columns their order: the kernels are accepted.
