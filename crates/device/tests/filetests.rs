@@ -17,7 +17,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kelpie_backend::simt::{Argument, Config, Fault, Memory, run};
+use kelpie_backend::simt::{Argument, Config, Fault, Memory, Program};
 use kelpie_device::cpu::CpuDevice;
 use kelpie_device::{BlockShape, CancelToken, Device, DeviceKind, KernelArgument, Launch};
 use kelpie_kir::meter::metered;
@@ -131,7 +131,8 @@ fn on_simt(module: &ValidModule, test: &Run, lanes: u32, seed: u64) -> Result<Ou
     }
     let (blocks, block_threads) = test.grid;
     let config = Config { lanes, block_threads, blocks, seed, step_limit: 10_000_000, detect_races: true };
-    let report = run(module, &test.kernel, &launch, &mut memory, &config, &|| false)?;
+    let program = Program::new(module, &test.kernel)?;
+    let report = program.run(&launch, &mut memory, &config, &|| false)?;
     Ok((report.status, ids.iter().map(|id| memory.data(*id).unwrap().to_vec()).collect()))
 }
 

@@ -117,7 +117,10 @@ async fn measure(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::Progress;
 
     struct Silent;
 

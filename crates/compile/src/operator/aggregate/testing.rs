@@ -1,6 +1,6 @@
 //! Kernels of a few lines, which the interpreter runs: for tests of what blocks do in their memory.
 
-use kelpie_backend::simt::{Argument as Bound, Config, Memory, run};
+use kelpie_backend::simt::{Argument as Bound, Config, Memory, Program};
 use kelpie_kir::builder::{Builder, V};
 use kelpie_kir::{Builtin, Scalar, Target, Type, ValidModule, validate};
 
@@ -50,7 +50,8 @@ impl Kernel {
         let ids: Vec<_> = states.iter().map(of_state).collect();
         let arguments: Vec<_> = ids.iter().map(|id| Bound::Pointer(memory.address(*id))).collect();
         let config = Config { blocks, seed, ..self.config.clone() };
-        let report = run(&self.module, NAME, &arguments, &mut memory, &config, &|| false);
+        let program = Program::new(&self.module, NAME);
+        let report = program.and_then(|program| program.run(&arguments, &mut memory, &config, &|| false));
         assert_eq!(report.map(|report| report.status), Ok(0));
         for (words, id) in states.iter_mut().zip(ids) {
             let bytes = memory.data(id).expect("it was allocated");
