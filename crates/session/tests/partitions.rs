@@ -371,6 +371,7 @@ async fn what_stops_early_and_pairs_of_rows_are_left() {
     run(&session, "CREATE TABLE big AS SELECT value AS x, value % 1000 AS k FROM generate_series(1, 200000)")
         .await;
     run(&session, "CREATE TABLE dim AS SELECT value AS k, value * 2 AS y FROM generate_series(0, 999)").await;
+    run(&session, "CREATE TABLE mid AS SELECT x FROM big WHERE x <= 20000").await;
     for (sql, reason) in [
         ("SELECT x, y FROM big JOIN dim ON big.k = dim.k LIMIT 3", "a limit without a sort"),
         ("SELECT x + 1 FROM big WHERE k = 7 LIMIT 3", "a limit without a sort"),
@@ -386,6 +387,7 @@ async fn what_stops_early_and_pairs_of_rows_are_left() {
             "of rows without an equality",
         ),
         ("SELECT count(*) FROM big FULL JOIN dim ON big.x < 5", "of rows without an equality"),
+        ("SELECT m.x FROM mid m JOIN dim ON m.x < dim.k LIMIT 3", "of rows without an equality"),
     ] {
         let plan = session.explain(sql, Stage::Plan).await.unwrap();
         assert!(plan.contains("! left to DataFusion: "), "{sql}\n{plan}");
@@ -398,6 +400,7 @@ async fn what_stops_early_and_pairs_of_rows_are_left() {
         "SELECT count(*) FROM dim a, dim b WHERE a.k <> b.k",
         "SELECT count(*) FROM big JOIN dim ON big.k < dim.k WHERE dim.y < 10",
         "SELECT count(*) FROM big JOIN dim ON abs(big.x - dim.y) <= 5",
+        "SELECT m.x FROM mid m JOIN dim ON m.x < dim.k ORDER BY m.x LIMIT 3",
         "SELECT k, y FROM dim WHERE y > 3 LIMIT 3",
         "SELECT k * 2, y FROM dim",
         "SELECT x * 2 FROM big WHERE k = 7",

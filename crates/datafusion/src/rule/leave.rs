@@ -153,9 +153,10 @@ impl Parts<'_> {
         }
         let pairs = node.is::<CrossJoinExec>() || node.is::<NestedLoopJoinExec>();
         let [left, right] = node.children()[..] else { return None };
-        if !pairs
-            || node.downcast_ref::<NestedLoopJoinExec>().and_then(|join| join.filter()).is_some_and(has_range)
-        {
+        // Under a limit DataFusion stops at the first pairs, where kernels go through all matches of an inequality.
+        let stops = above.limit || stops_early(node);
+        let filter = node.downcast_ref::<NestedLoopJoinExec>().and_then(|join| join.filter());
+        if !pairs || !stops && filter.is_some_and(has_range) {
             return None;
         }
         match (estimated_rows(left), estimated_rows(right)) {
