@@ -7,8 +7,9 @@ use std::process::Command;
 
 /// Every crate and the crates of ours that it may use: `kir <- backend <- device <- engine`,
 /// `kir <- compile <- engine`, `engine <- datafusion <- session <- {cli, workloads}`, `workloads <- cli`, and anything below these.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("kelpie-kir", &[]),
+    ("kelpie-tuner", &[]),
     ("kelpie-backend", &["kelpie-kir"]),
     ("kelpie-device", &["kelpie-backend", "kelpie-kir"]),
     ("kelpie-compile", &["kelpie-kir"]),
@@ -31,6 +32,7 @@ const EVERYTHING: &[&str] = &[
     "kelpie-device",
     "kelpie-backend",
     "kelpie-kir",
+    "kelpie-tuner",
 ];
 const BELOW_WORKLOADS: &[&str] = EVERYTHING.split_at(1).1;
 const BELOW_SESSION: &[&str] = EVERYTHING.split_at(2).1;
