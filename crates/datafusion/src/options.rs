@@ -202,6 +202,9 @@ mod tests {
             ("join_order", "off", "false"),
             ("meter", "on", "true"),
             ("profile", "Lanes", "lanes"),
+            ("tuner", "Genetic", "genetic"),
+            ("tuner.pool", "4", "4"),
+            ("tuner.deterministic", "on", "true"),
         ] {
             options.set(key, value).unwrap();
             assert_eq!(SessionOption::named(key).unwrap().value(&options), shown, "{key}");
@@ -228,6 +231,8 @@ mod tests {
             ("join_order", "", "true, false"),
             ("meter", "2", "true, false"),
             ("profile", "true", "off, lanes"),
+            ("tuner", "on", "rules, greedy, genetic"),
+            ("tuner.pool", "1", "2 to 64"),
             ("colour", "red", "kelpie.memory_limit"),
         ] {
             let error = options.set(key, value).unwrap_err().to_string();

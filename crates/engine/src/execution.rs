@@ -1,6 +1,5 @@
 //! A query on its way: from plan to batches, one stage after the other.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -10,7 +9,7 @@ use arrow::record_batch::RecordBatch;
 use kelpie_compile::calibration::Calibration;
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::operator::sort::words::EXACT_TEXT_BYTES;
-use kelpie_compile::pipeline::{self, Choices, ScanInfo};
+use kelpie_compile::pipeline::ScanInfo;
 use kelpie_compile::plan::{Plan, SortKey};
 use kelpie_device::{CancelToken, Device, DeviceError, DeviceKind, QueryStream};
 
@@ -20,15 +19,13 @@ use crate::devices::Budget;
 use crate::error::{EngineError, FallbackReason};
 use crate::identity;
 use crate::intermediate::Input;
-use crate::learned::Fingerprint;
 use crate::memory_fallback::MemoryFallback;
 use crate::metrics::QueryMetrics;
 use crate::movement::Movement;
 use crate::options::{DeviceChoice, ExplainStage, MacroModel, QueryOptions};
 use crate::query::{Engine, begin_query, ends_a_stage, with_key_columns, with_scalars};
-use crate::split::{Phase, Split};
-use crate::stage::{self, Ahead, Loaded, Loading, Outcome, Prepared, Setting};
-use crate::{explain, host, meter, multi_column_distinct, result};
+use crate::stage::{self, Ahead, Loaded, Loading, Outcome, Prepared, Setting, Trial};
+use crate::{host, meter, result};
 
 /// One query on its way.
 pub(crate) struct Execution<'a> {
@@ -169,11 +166,11 @@ impl Execution<'_> {
     }
 
     /// Runs a prepared stage. Where a sort on top is not complete on the device, the host does what is left.
-    fn run_prepared(
+    pub(crate) fn run_prepared(
         &mut self,
         prepared: &Prepared,
         plan: &Plan,
-        (loaded, movement): (&[Loaded], Movement),
+        (loaded, movement, trial): (&[Loaded], Movement, Option<&Trial>),
         out: &mut dyn RowReceiver,
     ) -> Result<Outcome, EngineError> {
         let setting = Setting {
@@ -184,6 +181,7 @@ impl Execution<'_> {
             movement,
             keeps_rows: self.asks_to_keep(out),
             cancel: self.cancel,
+            trial,
         };
         let Plan::Sort { keys, fetch, .. } = plan else {
             return stage::run(prepared, plan, setting, &mut self.metrics, out);
@@ -345,124 +343,9 @@ impl Execution<'_> {
         stage::load(plan, loading, foreseen, &mut self.metrics)
     }
 
-    /// Compiles and runs a plan over its scans' columns.
-    pub(crate) fn run_loaded(
-        &mut self,
-        plan: &Plan,
-        loaded: &[Loaded],
-        movement: Movement,
-        out: &mut dyn RowReceiver,
-    ) -> Result<(), EngineError> {
-        let infos = multi_column_distinct::describe(plan, loaded, &*self.device);
-        let stage = identity::stage(plan, &infos);
-        // Whether keys are unique is the data's, however they are worked on.
-        let learned = &self.engine.learned;
-        let data = learned.data(stage, || identity::data(plan, &infos));
-        let mut duplicates = learned.duplicates(data);
-        let choices = (movement.initial_bytes, self.asks_to_keep(out));
-        loop {
-            let prepared = self.prepare((plan, stage), &infos, &duplicates, choices)?;
-            let compile_ns = self.compile(&prepared)?;
-            if let Some((stage, out)) = &mut self.explain {
-                explain::describe(&prepared, *stage, &self.device, out)?;
-            }
-            let first = self.metrics.pipelines.len();
-            let outcome = self.run_prepared(&prepared, plan, (loaded, movement), out)?;
-            for (metrics, compile_ns) in self.metrics.pipelines[first..].iter_mut().zip(compile_ns) {
-                metrics.compile_ns = compile_ns;
-            }
-            match outcome {
-                Outcome::Done => {
-                    self.metrics.variants.push(Arc::clone(&prepared.genome));
-                    return Ok(());
-                }
-                Outcome::NotUnique(join) if !duplicates.insert(join) => {
-                    return Err(EngineError::Internal(format!("join {join} was not unique twice")));
-                }
-                // The same stage may run elsewhere at the same time, and have found the same.
-                Outcome::NotUnique(_) => learned.add_duplicates(data, &duplicates),
-            }
-        }
-    }
-
     /// Whether whoever takes the rows wants them to stay on this query's device.
-    fn asks_to_keep(&self, out: &dyn RowReceiver) -> bool {
+    pub(crate) fn asks_to_keep(&self, out: &dyn RowReceiver) -> bool {
         out.kept().is_some_and(|wanted| Arc::ptr_eq(&wanted.device, &self.device))
-    }
-
-    /// The program of a stage; its kernels may not be compiled yet.
-    fn prepare(
-        &mut self,
-        (plan, stage): (&Plan, Fingerprint),
-        infos: &[ScanInfo],
-        duplicates: &BTreeSet<usize>,
-        (direct_bytes, keeps_rows): (Option<u64>, bool),
-    ) -> Result<Arc<Prepared>, EngineError> {
-        let start = Instant::now();
-        let (device, own) = (self.device.name(), (direct_bytes, keeps_rows));
-        let base = identity::program(stage, (&device, &self.calibration), &self.options, own, duplicates);
-        let key = Fingerprint::of(&(base, &self.options.variants, &self.options.rotation));
-        let found = match self.engine.known(key, &self.device) {
-            Some(prepared) => prepared,
-            None => {
-                let target = &self.options.profile.target(self.device.target());
-                let QueryOptions { micro_model, resolution, host_sort_rows, shape, .. } = self.options;
-                let forced = &self.options.variants;
-                let choices = Choices {
-                    micro_model,
-                    resolution,
-                    duplicates,
-                    host_sort_rows,
-                    direct_bytes,
-                    forced,
-                    rotation: &self.options.rotation,
-                    shape,
-                    keeps_rows,
-                    calibration: self.calibration,
-                };
-                let program = pipeline::compile_with(plan, infos, target, &choices)?;
-                let variants = (&self.engine.variants, base);
-                let data = identity::data(plan, infos);
-                let alike =
-                    identity::program(data, (&device, &self.calibration), &self.options, own, duplicates);
-                let alike = identity::capacities(alike, forced, self.device.memory().1);
-                let prepared = stage::prepare(program, &self.device, host_sort_rows, variants, alike)?;
-                let prepared = Arc::new(prepared);
-                self.engine.keep(key, &prepared);
-                prepared
-            }
-        };
-        let time_ns = start.elapsed().as_nanos() as u64;
-        self.metrics.split.add(Phase::Generate, time_ns);
-        self.metrics.compile_ns += time_ns;
-        Ok(found)
-    }
-
-    /// Generates the program of a plan of one stage.
-    #[cfg(feature = "testing")]
-    pub(crate) fn prepare_stage(&mut self, plan: &Plan) -> Result<(), EngineError> {
-        let movement = Movement::of(self.least_fallback, &self.options, &self.device);
-        let loaded = self.load(plan, &movement)?;
-        let infos = multi_column_distinct::describe(plan, &loaded, &*self.device);
-        let stage = identity::stage(plan, &infos);
-        self.prepare((plan, stage), &infos, &BTreeSet::new(), (movement.initial_bytes, false))?;
-        Ok(())
-    }
-
-    /// Compiles the kernels of a program that are not compiled yet; the time that each pipeline's took, in nanoseconds.
-    fn compile(&mut self, prepared: &Prepared) -> Result<Vec<u64>, EngineError> {
-        let start = Instant::now();
-        let (times, taken) = stage::compile_all(
-            self.stream.as_ref(),
-            &prepared.kernels,
-            prepared.is_new(&self.engine.learned),
-        )?;
-        let time_ns = start.elapsed().as_nanos() as u64;
-        let mut waited = Split::default();
-        waited.share(time_ns, &taken, Phase::Load);
-        self.metrics.split += waited;
-        self.metrics.compile_ns += time_ns;
-        Ok(times)
     }
 }
 

@@ -36,9 +36,11 @@ pub mod source;
 mod split;
 mod stack;
 mod stage;
+mod stage_run;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod threads;
+mod tuning;
 
 pub use bandwidth::Rates;
 pub use calibration::{Calibrated, Measured};
@@ -52,12 +54,16 @@ pub use kelpie_compile::{MicroModel, Resolution};
 pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind};
 pub use meter::Traffic;
 pub use metrics::{Atomics, LaneProfile, PipelineMetrics, QueryMetrics, QueryOutput};
-pub use options::{DeviceChoice, Dictionaries, ExplainStage, MacroModel, Query, QueryOptions, Transfer};
+pub use options::{
+    DeviceChoice, Dictionaries, ExplainStage, MacroModel, Query, QueryOptions, Transfer, TunerMode,
+    TunerOptions,
+};
 pub use profile::Profile;
 pub use sort_timing::{Arrival, SortSample, SortTime};
 pub use source::TableSource;
 pub use split::{Group, Phase, Split};
 pub use threads::{Place, QueryThreads};
+pub use tuning::TunedSummary;
 
 pub use query::Engine;
 pub use stack::with_stack;

@@ -7,6 +7,7 @@ use kelpie_compile::shape::ShapeChoices;
 use kelpie_compile::variant::Forced;
 use kelpie_compile::{MicroModel, Resolution};
 use kelpie_device::DeviceKind;
+use kelpie_tuner::Search;
 
 use crate::profile::Profile;
 use crate::source::TableSource;
@@ -72,6 +73,49 @@ pub enum Dictionaries {
     Off,
 }
 
+/// `kelpie.tuner`: whether stages that run again are tried in other variants.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TunerMode {
+    /// No, and nothing that was learned is used.
+    #[default]
+    Off,
+    /// No, but the times of the rules' choices are kept.
+    Rules,
+    /// Variants that were slow are replaced by such drawn at random (Rosenfeld et al., section 3.4).
+    Greedy,
+    /// They are replaced by children of those that were fast.
+    Genetic,
+}
+
+impl TunerMode {
+    pub(crate) fn search(self) -> Option<Search> {
+        match self {
+            TunerMode::Off | TunerMode::Rules => None,
+            TunerMode::Greedy => Some(Search::Greedy),
+            TunerMode::Genetic => Some(Search::Genetic),
+        }
+    }
+}
+
+/// How stages are tuned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TunerOptions {
+    /// `tuner`.
+    pub mode: TunerMode,
+    /// `tuner.pool`: variants that are tried before slow ones are replaced; the chosen one is among them.
+    pub pool: usize,
+    /// `tuner.deterministic`: times are made of the names of variants, stages of any length are tuned, and variants are compiled at once:
+    /// what is tried, and chosen, is the same in every run. For tests.
+    pub deterministic: bool,
+}
+
+impl Default for TunerOptions {
+    /// A pool of 8, as in Rosenfeld et al., section 3.5.
+    fn default() -> TunerOptions {
+        TunerOptions { mode: TunerMode::Off, pool: 8, deterministic: false }
+    }
+}
+
 /// Options of one query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryOptions {
@@ -112,6 +156,8 @@ pub struct QueryOptions {
     /// What is asked of the shape of launches: threads of a block, blocks of a launch. A device that has no such launches
     /// does not run the query.
     pub shape: ShapeChoices,
+    /// How stages are tuned that run again.
+    pub tuner: TunerOptions,
 }
 
 impl Default for QueryOptions {
@@ -134,6 +180,7 @@ impl Default for QueryOptions {
             rotation: Vec::new(),
             block_rows: None,
             shape: ShapeChoices::default(),
+            tuner: TunerOptions::default(),
         }
     }
 }

@@ -35,6 +35,7 @@ use crate::profile::ProfiledStream;
 use crate::stack::with_room;
 use crate::stage::{self, KernelVariants, Prepared};
 use crate::threads::QueryThreads;
+use crate::tuning::Tuner;
 use crate::{bandwidth, primitives, result};
 use kelpie_compile::{MicroModel, Resolution};
 
@@ -54,6 +55,8 @@ pub struct Engine {
     pub(crate) variants: KernelVariants,
     /// What earlier runs have taught.
     pub(crate) learned: Learned,
+    /// Tries variants of stages that run again.
+    pub(crate) tuner: Tuner,
     /// Held by who measures a device.
     measuring: Mutex<()>,
     threads: QueryThreads,

@@ -78,5 +78,6 @@ mod text_joins;
 mod text_lanes;
 mod text_runs;
 mod text_search;
+mod tuning;
 mod value_codes;
 mod variants;

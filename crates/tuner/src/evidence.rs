@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 
 /// Pairs that are kept: what was measured before no longer counts.
 const KEPT: usize = 9;
-/// Pairs without which nothing is decided.
+/// Pairs without which nothing is decided; fewer do where the difference is great.
 const LEAST: usize = 3;
+const LEAST_IF_GREAT: usize = 2;
+/// A great difference: a ratio of no more than this, or of no less than its reciprocal.
+const GREAT: f64 = 0.8;
 /// The ratio of times from which a variant counts as faster, and from which as slower.
 const FASTER: f64 = 0.96;
 const SLOWER: f64 = 1.02;
@@ -57,7 +60,9 @@ impl Pairs {
 
     /// What they tell: the one in the middle decides, where nearly all of them agree with it on who is faster.
     pub fn verdict(&self) -> Verdict {
-        let Some(median) = self.median().filter(|_| self.len() >= LEAST) else { return Verdict::Open };
+        let is_great = |ratio: f32| f64::from(ratio) <= GREAT || f64::from(ratio) >= 1.0 / GREAT;
+        let least = if self.0.iter().all(|ratio| is_great(*ratio)) { LEAST_IF_GREAT } else { LEAST };
+        let Some(median) = self.median().filter(|_| self.len() >= least) else { return Verdict::Open };
         let agreeing = self.0.iter().filter(|ratio| (f64::from(**ratio) < 1.0) == (median < 1.0)).count();
         // Of three all, of six all but one, of nine all but two.
         let agree = agreeing + self.len() / 3 > self.len() || agreeing == self.len();
@@ -82,7 +87,10 @@ mod tests {
     #[test]
     fn a_verdict_takes_several_pairs_that_agree() {
         assert_eq!(of(&[]).verdict(), Verdict::Open);
-        assert_eq!(of(&[0.5, 0.5]).verdict(), Verdict::Open);
+        assert_eq!(of(&[0.5]).verdict(), Verdict::Open);
+        assert_eq!(of(&[0.9, 0.9]).verdict(), Verdict::Open);
+        assert_eq!(of(&[0.5, 0.5]).verdict(), Verdict::Faster(0.5));
+        assert_eq!(of(&[0.5, 2.0]).verdict(), Verdict::Open);
         assert!(
             matches!(of(&[0.5, 0.6, 0.7]).verdict(), Verdict::Faster(ratio) if (ratio - 0.6).abs() < 1e-6)
         );

@@ -69,7 +69,7 @@ impl VwGreedy {
     }
 
     /// The variant for the next chunk. Before it is asked again, [`VwGreedy::measured`] should tell what that took.
-    pub fn next(&mut self) -> usize {
+    pub fn turn(&mut self) -> usize {
         if let Some(new) = self.unknown() {
             return new;
         }
@@ -139,7 +139,7 @@ mod tests {
     /// The total time of some chunks of 100 rows, where variants take such times a row at each chunk.
     fn run(chooser: &mut VwGreedy, chunks: u32, time: impl Fn(usize, u32) -> f64) -> f64 {
         (0..chunks).fold(0.0, |total, chunk| {
-            let arm = chooser.next();
+            let arm = chooser.turn();
             let time = time(arm, chunk);
             chooser.measured(arm, 100, (time * 100.0) as u64);
             total + time
@@ -152,13 +152,13 @@ mod tests {
         let mut chooser = VwGreedy::new(4, Schedule::default(), 7);
         let first: Vec<usize> = (0..8)
             .map(|_| {
-                let arm = chooser.next();
+                let arm = chooser.turn();
                 chooser.measured(arm, 10, (times[arm] * 10.0) as u64);
                 arm
             })
             .collect();
         assert_eq!(first, [0, 1, 2, 3, 0, 1, 2, 3]);
-        assert_eq!((chooser.next(), chooser.best(), chooser.cost(2)), (1, 1, Some(9.0)));
+        assert_eq!((chooser.turn(), chooser.best(), chooser.cost(2)), (1, 1, Some(9.0)));
     }
 
     /// Rosenfeld et al., section 3.2: with 1024 chunks and 8 variants the mean approaches that of the fastest.
@@ -187,7 +187,7 @@ mod tests {
         chooser.bar(1);
         let chosen: Vec<usize> = (0..50)
             .map(|_| {
-                let arm = chooser.next();
+                let arm = chooser.turn();
                 chooser.measured(arm, 1, 10 - arm as u64);
                 arm
             })

@@ -1,7 +1,9 @@
 //! The list of the options: name, values, meaning, and how each is read and set. EXPLAIN's help, `kelpie options`, the README's table and
 //! the messages of errors come from here.
 
-use kelpie_engine::{DeviceChoice, Dictionaries, MacroModel, MicroModel, Profile, Resolution, Transfer};
+use kelpie_engine::{
+    DeviceChoice, Dictionaries, MacroModel, MicroModel, Profile, Resolution, Transfer, TunerMode,
+};
 
 use super::{Fallback, GenericPlanMode, KelpieOptions};
 
@@ -139,6 +141,12 @@ const MACRO_MODELS: Named<MacroModel> = &[
 const TRANSFERS: Named<Transfer> =
     &[("auto", Transfer::Auto), ("copy", Transfer::Copy), ("zero_copy", Transfer::ZeroCopy)];
 const DICTIONARIES: Named<Dictionaries> = &[("auto", Dictionaries::Auto), ("off", Dictionaries::Off)];
+const TUNERS: Named<TunerMode> = &[
+    ("off", TunerMode::Off),
+    ("rules", TunerMode::Rules),
+    ("greedy", TunerMode::Greedy),
+    ("genetic", TunerMode::Genetic),
+];
 const PROFILES: Named<Profile> = &[("off", Profile::Off), ("lanes", Profile::Lanes)];
 const GENERIC_PLANS: Named<GenericPlanMode> = &[
     ("measured", GenericPlanMode::Measured),
@@ -290,6 +298,30 @@ pub static OPTIONS: &[SessionOption] = &[
         "kernels count how many lanes of a warp have rows at each step, for EXPLAIN ANALYZE; they are slower then",
         query.profile,
         PROFILES
+    ),
+    choice!(
+        "tuner",
+        "off, rules, greedy, genetic",
+        "whether stages that run again are tried in other variants, and keep what was faster (docs/tuning.md); rules keeps the times of \
+         the rules' choices and tries nothing, the others name the search for variants",
+        query.tuner.mode,
+        TUNERS
+    ),
+    SessionOption {
+        name: "tuner.pool",
+        values: "2 to 64",
+        about: "variants that are tried before slow ones are replaced by others",
+        value: |options| options.query.tuner.pool.to_string(),
+        set: |options, text| {
+            let pool = text.parse().ok().filter(|pool| (2..=64).contains(pool))?;
+            options.query.tuner.pool = pool;
+            Some(())
+        },
+    },
+    switch!(
+        "tuner.deterministic",
+        "times are made of the names of variants, so that the tuner does the same in every run; for tests",
+        query.tuner.deterministic
     ),
 ];
 

@@ -21,7 +21,7 @@ use super::memory::{LIMIT, MemoryStore};
 use super::{Fingerprint, Kind, Record, Store};
 
 /// The form of the file and of fingerprints, and what numbers in records mean: another one is not read.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// How long what was learned waits for more to be written with it.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -95,6 +95,11 @@ impl Store for DiskStore {
     fn is_empty(&self, kind: Kind) -> bool {
         self.shared.read_once();
         self.shared.memory.is_empty(kind)
+    }
+
+    fn all(&self, kind: Kind) -> Vec<(Fingerprint, Record)> {
+        self.shared.read_once();
+        self.shared.memory.all(kind)
     }
 }
 

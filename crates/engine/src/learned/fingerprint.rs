@@ -27,6 +27,11 @@ impl Fingerprint {
         value.hash(&mut encoder);
         Fingerprint(encoder.0.finish128().as_u128())
     }
+
+    /// What random numbers about it begin with.
+    pub fn seed(self) -> u64 {
+        self.0 as u64
+    }
 }
 
 /// As files have it: 32 digits.

@@ -99,6 +99,12 @@ impl Store for MemoryStore {
     fn is_empty(&self, kind: Kind) -> bool {
         self.0.lock().known_mut(kind).is_empty()
     }
+
+    fn all(&self, kind: Kind) -> Vec<(Fingerprint, Record)> {
+        let mut records = self.0.lock();
+        let all = records.known_mut(kind).iter();
+        all.map(|(about, entry)| (*about, entry.record.clone())).collect()
+    }
 }
 
 impl Records {

@@ -10,6 +10,7 @@
 //! | [`Capacities`](Kind::Capacities) | sizes of tables and stores that fit | a program without constants, and the device's memory | too small a table grows and the launch runs again; too large a one takes memory, and what could not be a size of its class, or has more bytes than the device, is not taken | yes |
 //! | [`MemoryFallback`](Kind::MemoryFallback) | what a stage took where memory was short | a plan without constants, the device and its memory | a stage that would fit by now streams all the same, and nothing ever tells: no retry ends it, so it ends with the engine | no |
 //! | [`Rates`](Kind::Rates) | what a device's memory and link can do | the device's name | numbers for people; other load on the machine makes them others | no |
+//! | [`Tuned`](Kind::Tuned) | what was measured of a stage's variants, and what it runs by | a program without constants, and the device's memory | a variant that is slower than the rules' choice, until runs side by side tell | yes |
 //! | [`Data`](Kind::Data) | what a stage runs over | the stage | nothing learned, but a fingerprint that takes a walk of the plan to find | no |
 //!
 //! What is known of columns, their number of rows, ranges and distances among it, is part of the first two's fingerprints, so that other
@@ -32,6 +33,7 @@ pub(crate) use self::fingerprint::Fingerprint;
 use self::memory::MemoryStore;
 use crate::bandwidth::Rates;
 use crate::memory_fallback::MemoryFallback;
+use crate::tuning::TunedStage;
 
 /// What a record tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,15 +48,17 @@ pub(crate) enum Kind {
     Rates,
     /// What a stage runs over.
     Data,
+    /// What was measured of the variants of a stage.
+    Tuned,
 }
 
 impl Kind {
-    const ALL: [Kind; 5] =
-        [Kind::Duplicates, Kind::Capacities, Kind::MemoryFallback, Kind::Rates, Kind::Data];
+    const ALL: [Kind; 6] =
+        [Kind::Duplicates, Kind::Capacities, Kind::MemoryFallback, Kind::Rates, Kind::Data, Kind::Tuned];
 
     /// Whether records of the kind may outlive their engine.
     fn is_lasting(self) -> bool {
-        matches!(self, Kind::Duplicates | Kind::Capacities)
+        matches!(self, Kind::Duplicates | Kind::Capacities | Kind::Tuned)
     }
 }
 
@@ -75,6 +79,8 @@ pub(crate) enum Record {
     /// [`Kind::Data`].
     #[serde(skip)]
     Data(Fingerprint),
+    /// [`Kind::Tuned`].
+    Tuned(Box<TunedStage>),
 }
 
 impl Record {
@@ -85,6 +91,7 @@ impl Record {
             Record::MemoryFallback(_) => Kind::MemoryFallback,
             Record::Rates(_) => Kind::Rates,
             Record::Data(_) => Kind::Data,
+            Record::Tuned(_) => Kind::Tuned,
         }
     }
 }
@@ -99,6 +106,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Whether there is no record of a kind.
     fn is_empty(&self, kind: Kind) -> bool;
+
+    /// All records of a kind.
+    fn all(&self, kind: Kind) -> Vec<(Fingerprint, Record)>;
 }
 
 /// What an engine has learned, and how it asks for it.
@@ -171,6 +181,29 @@ impl Learned {
     /// Keeps that.
     pub fn keep_rates(&self, device: &str, rates: Rates) {
         self.0.put(Fingerprint::of(&device), Record::Rates(rates));
+    }
+
+    /// What was measured of the variants of a stage.
+    pub fn tuned(&self, program: Fingerprint) -> Option<TunedStage> {
+        match self.0.get(Kind::Tuned, program) {
+            Some(Record::Tuned(stage)) => Some(*stage),
+            _ => None,
+        }
+    }
+
+    /// Keeps that.
+    pub fn keep_tuned(&self, program: Fingerprint, stage: TunedStage) {
+        self.0.put(program, Record::Tuned(Box::new(stage)));
+    }
+
+    /// All of that.
+    pub fn all_tuned(&self) -> Vec<(Fingerprint, TunedStage)> {
+        let all = self.0.all(Kind::Tuned).into_iter();
+        let tuned = all.filter_map(|(key, record)| match record {
+            Record::Tuned(stage) => Some((key, *stage)),
+            _ => None,
+        });
+        tuned.collect()
     }
 
     /// What a stage runs over, which `find` finds where it is not known.

@@ -5,16 +5,16 @@
 //! the layout. So kernels for that are made meanwhile and left in the device's cache, where the stage finds them if the rest
 //! of the rows was as expected; if not, it compiles as ever.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kelpie_compile::calibration::Calibration;
-use kelpie_compile::pipeline::{self, Choices, ScanInfo};
+use kelpie_compile::pipeline::ScanInfo;
 use kelpie_compile::plan::Plan;
 use kelpie_device::Device;
 
-use super::kernels::{KernelVariants, compile_all};
-use super::prepared::prepare;
+use super::blueprint::Blueprint;
 use crate::error::EngineError;
 use crate::learned::Fingerprint;
 use crate::options::QueryOptions;
@@ -45,27 +45,17 @@ impl Ahead<'_> {
     }
 
     fn try_compile(&self, infos: &[ScanInfo]) -> Result<(), EngineError> {
-        let (duplicates, direct_bytes) = (BTreeSet::new(), self.direct_bytes);
-        let QueryOptions { micro_model, resolution, host_sort_rows, shape, .. } = self.options;
-        let (duplicates, forced) = (&duplicates, &self.options.variants);
-        let keeps_rows = self.keeps_rows;
-        let choices = Choices {
-            micro_model,
-            resolution,
-            duplicates,
-            host_sort_rows,
-            direct_bytes,
-            forced,
-            rotation: &self.options.rotation,
-            shape,
-            keeps_rows,
+        let blueprint = Blueprint {
+            plan: Cow::Borrowed(self.plan),
+            infos: Cow::Borrowed(infos),
+            device: Arc::clone(&self.device),
+            options: Cow::Borrowed(&self.options),
+            duplicates: Cow::Owned(BTreeSet::new()),
+            direct_bytes: self.direct_bytes,
+            keeps_rows: self.keeps_rows,
             calibration: self.calibration,
         };
-        let program = pipeline::compile_with(self.plan, infos, self.device.target(), &choices)?;
-        let stream = Arc::clone(&self.device).begin_query()?;
-        let (nothing, variants) = (Fingerprint::of(&()), KernelVariants::default());
-        let prepared = prepare(program, &self.device, host_sort_rows, (&variants, nothing), nothing)?;
-        compile_all(stream.as_ref(), &prepared.kernels, true)?;
+        blueprint.compile(Fingerprint::of(&()))?;
         Ok(())
     }
 }

@@ -17,6 +17,7 @@
 //! - [`launcher`]: one launch: what a kernel is given ([`arguments`]), that it is submitted, and what it reports ([`traffic`]);
 //! - [`sketching`]: sizes of tables that are estimated before they are filled for the first time;
 //! - [`prepared`]: a program with its [`kernels`], of which a pipeline may have one a genome, compiled when they are wanted;
+//! - [`blueprint`]: what a program is made from; [`trial`]: a run by which something is learned of variants;
 //! - [`blocks`]: the blocks of a source, and the copies that bring them;
 //! - [`loading`]: columns of scans, brought to where they are wanted;
 //! - [`draining`]: a result that leaves the device before the stage has ended;
@@ -28,6 +29,7 @@ mod actions;
 mod ahead;
 mod arguments;
 mod blocks;
+mod blueprint;
 mod capacities;
 mod compaction;
 mod counting;
@@ -53,17 +55,21 @@ mod store;
 mod stride_runs;
 mod strides;
 mod traffic;
+mod trial;
 
 use kelpie_compile::plan::Plan;
 
 pub use self::ahead::Ahead;
+pub use self::blueprint::Blueprint;
 use self::capacities::Known;
 pub use self::kernels::{KernelVariants, PipelineKernels, compile_all};
 pub use self::loaded::{Loaded, describe};
 pub use self::loading::{Loading, load, scans};
-pub use self::prepared::{Prepared, prepare};
+pub use self::prepared::Prepared;
 use self::run::Run;
+use self::schedule::Group;
 pub use self::setting::Setting;
+pub use self::trial::{Course, Trial, pretended_ns};
 use crate::delivery::RowReceiver;
 use crate::error::EngineError;
 use crate::metrics::{PipelineMetrics, QueryMetrics};
@@ -75,6 +81,8 @@ pub enum Outcome {
     Done,
     /// The build side of this join has a key twice: to be compiled again without the assumption that it has not.
     NotUnique(usize),
+    /// It was a trial that fell behind, of which nothing has gone out.
+    GivenUp,
 }
 
 /// Runs a prepared stage. Where it has run before, its launches are deferred; what comes of that is thrown away, and it runs
@@ -86,7 +94,8 @@ pub fn run(
     metrics: &mut QueryMetrics,
     out: &mut dyn RowReceiver,
 ) -> Result<Outcome, EngineError> {
-    if let Some(foreseen) = prepared.foresight.of(&setting)
+    if setting.trial.is_none()
+        && let Some(foreseen) = prepared.foresight.of(&setting)
         && setting.stream.defer()?
     {
         let mut run = begin(prepared, plan, setting, out);
@@ -128,12 +137,14 @@ fn finish(
     let prepared = run.prepared;
     let mut reports = Vec::new();
     for group in prepared.program.pipelines.chunk_by(|a, b| a.group == b.group) {
-        let (of_group, duplicate) = run.group(reports.len(), group, out)?;
-        if let Some(join) = duplicate {
-            account(run, reports, metrics);
-            return Ok(Outcome::NotUnique(join));
+        match run.group(reports.len(), group, out)? {
+            Group::Done(of_group) => reports.extend(of_group),
+            Group::NotUnique(join) => {
+                account(run, reports, metrics);
+                return Ok(Outcome::NotUnique(join));
+            }
+            Group::GivenUp => return Ok(Outcome::GivenUp),
         }
-        reports.extend(of_group);
     }
     let was_deferred = run.is_deferred();
     if !was_deferred {

@@ -1,5 +1,6 @@
 //! A program with its kernels on one device, ready to run any number of times.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use kelpie_compile::pipeline::Program;
@@ -49,6 +50,19 @@ impl Prepared {
     /// Whether nothing is known yet of the capacities that fit.
     pub fn is_new(&self, known: &Learned) -> bool {
         self.learned.lock().is_none() && known.capacities(self.alike).is_none()
+    }
+
+    /// The capacities that were found to fit.
+    pub fn capacities(&self) -> Option<Vec<u64>> {
+        self.learned.lock().clone()
+    }
+
+    /// Gives choices that were forced by these names the reason why they were.
+    pub fn explain(&mut self, names: &BTreeMap<String, String>, reason: &str) {
+        let own = self.program.genome.0.iter_mut();
+        own.filter(|choice| names.contains_key(&choice.qualified()))
+            .for_each(|choice| choice.reason = reason.into());
+        self.genome = Arc::new(self.program.genome.clone());
     }
 
     /// Lets tables, and what is counted, begin with so small a part of what was found to fit.

@@ -15,6 +15,7 @@ use super::blocks::Blocks;
 use super::drained::Draining;
 use super::occasion::{AtHand, Occasion, Verdict};
 use super::run::{MOST_STORED_ROWS, Run};
+use super::trial::Trial;
 use crate::delivery::RowReceiver;
 use crate::error::{EngineError, FallbackReason};
 use crate::heap::HeapMark;
@@ -32,6 +33,18 @@ enum Ended {
     Again,
     /// A join's build keys are not unique, as was assumed.
     NotUnique(usize),
+    /// It is part of a trial that fell behind, of which nothing has gone out.
+    GivenUp,
+}
+
+/// How a group ended.
+pub(super) enum Group {
+    /// With what its pipelines did.
+    Done(Vec<PipelineMetrics>),
+    /// The join whose promise was broken.
+    NotUnique(usize),
+    /// As [`Ended::GivenUp`].
+    GivenUp,
 }
 
 /// A chain of pipelines that runs.
@@ -52,14 +65,13 @@ struct Chain<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Runs the pipelines of a group, the first of which is number `first`, until none of them lacks room. The join whose
-    /// promise was broken, if one was.
+    /// Runs the pipelines of a group, the first of which is number `first`, until none of them lacks room.
     pub fn group(
         &mut self,
         first: usize,
         group: &'a [CompiledPipeline],
         out: &mut dyn RowReceiver,
-    ) -> Result<(Vec<PipelineMetrics>, Option<usize>), EngineError> {
+    ) -> Result<Group, EngineError> {
         self.group = group;
         let named = |pipeline: &CompiledPipeline| PipelineMetrics {
             name: pipeline.name.clone(),
@@ -83,7 +95,8 @@ impl<'a> Run<'a> {
             let again = match self.chains(first, out, &mut reports)? {
                 Ended::Done => false,
                 Ended::Again => true,
-                Ended::NotUnique(join) => return Ok((Vec::new(), Some(join))),
+                Ended::NotUnique(join) => return Ok(Group::NotUnique(join)),
+                Ended::GivenUp => return Ok(Group::GivenUp),
             };
             match self.drained.draining {
                 Draining::Deliver if again => {
@@ -101,7 +114,7 @@ impl<'a> Run<'a> {
                         self.account(pipeline, report)?;
                         self.counted.extend(pipeline.produced.zip(report.rows_out));
                     }
-                    return Ok((reports, None));
+                    return Ok(Group::Done(reports));
                 }
             }
         }
@@ -192,6 +205,10 @@ impl<'a> Run<'a> {
                 made = self.drained.waiting - before.min(self.drained.waiting);
             }
             chain.index += 1;
+            let is_behind = self.setting.trial.is_some_and(Trial::is_behind);
+            if is_behind && self.drained.rows == 0 {
+                return Ok(Ended::GivenUp);
+            }
             if self.drained.draining == Draining::Deliver && out.is_full() {
                 break;
             }
@@ -249,7 +266,10 @@ impl<'a> Run<'a> {
         let Some(pipeline) = chain.pipelines.get(position) else { return Ok(Ended::Done) };
         let is_last = position + 1 == chain.pipelines.len();
         let at = &mut Occasion::new(chain.first + position, pipeline, report);
-        at.turn = chain.index % pipeline.variants().count();
+        at.turn = match self.setting.trial {
+            Some(trial) => trial.turn(at.index),
+            None => chain.index % pipeline.variants().count(),
+        };
         if position == 0 && chain.index == 0 && self.wants_sketch(at) {
             at.at_hand = AtHand::of(&chain.blocks);
         }
@@ -290,6 +310,7 @@ impl<'a> Run<'a> {
 
     /// Launches a pipeline's kernels once, with the actions before and after.
     fn launch(&mut self, at: &mut Occasion<'_>) -> Result<Verdict, EngineError> {
+        let before = at.metrics.run_ns;
         match self.perform(When::BeforeLaunch, at)? {
             Verdict::Done => {}
             other => return Ok(other),
@@ -301,10 +322,15 @@ impl<'a> Run<'a> {
         let kernel = self.prepared.kernels[at.index][at.turn].main.get(self.setting.stream)?;
         let verdict = self.launch_kernel((kernel.as_ref(), &at.variant().kernel), at)?;
         self.launched(at.index);
-        match verdict {
-            Verdict::Done => self.perform(When::AfterLaunch, at),
-            other => Ok(other),
+        let verdict = match verdict {
+            Verdict::Done => self.perform(When::AfterLaunch, at)?,
+            other => other,
+        };
+        // What lacked room tells nothing.
+        if let (Some(trial), Verdict::Done) = (self.setting.trial, &verdict) {
+            trial.measured((at.index, at.turn), at.pipeline, (rows, at.metrics.run_ns - before));
         }
+        Ok(verdict)
     }
 
     /// Launches one of a pipeline's kernels once.

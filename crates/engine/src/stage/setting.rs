@@ -3,6 +3,7 @@
 use kelpie_device::{CancelToken, QueryStream};
 
 use super::loaded::Loaded;
+use super::trial::Trial;
 use crate::columns::ColumnCache;
 use crate::learned::Learned;
 use crate::movement::Movement;
@@ -21,4 +22,6 @@ pub struct Setting<'a> {
     /// Rows of the result are to stay on the device, where they can.
     pub keeps_rows: bool,
     pub cancel: &'a CancelToken,
+    /// Where something is to be learned of variants.
+    pub trial: Option<&'a Trial>,
 }

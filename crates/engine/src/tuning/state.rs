@@ -1,0 +1,424 @@
+//! What a stage is to run by next, and what comes of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kelpie_compile::variant::{Choice, Forced, Genome, Level, Status};
+use kelpie_device::DeviceKind;
+use kelpie_tuner::{Rng, Search, Verdict, VwGreedy};
+
+use super::behind::{Behind, Place, Slot};
+use super::record::{Arm, Ended, Race, TunedStage, renew};
+use super::space::{ChoiceSpace, Values, forced};
+use crate::learned::Fingerprint;
+use crate::options::TunerOptions;
+use crate::stage::{Blueprint, Course, Prepared};
+
+/// Runs of what is chosen before anything else is tried: the first is slower than later ones.
+const BEFORE_TRIALS: u32 = 2;
+/// Trials after a run of what is chosen, until that is measured again.
+const TRIALS_IN_A_ROW: u32 = 2;
+/// Nanoseconds of kernels below which a stage is not worth a trial.
+const LEAST_GPU_NS: u64 = 100_000;
+const LEAST_CPU_NS: u64 = 1_000_000;
+/// What has to be left to lose, in runs, before what is unknown is tried, and before what is known not to be hopeless.
+const LEAST_LEFT: f64 = 0.3;
+const LEAST_LEFT_IF_PROBED: f64 = 0.1;
+/// Runs in which variants of pipelines race before there is a rest.
+const RACES: u32 = 3;
+/// Runs between the measurements of the rules' choice beside what was chosen in its place.
+const BESIDE_RULES: u32 = 16;
+/// Runs of rest after the pool was renewed without success, at first; each rest is twice the one before.
+const REST: u32 = 16;
+/// The share of a stage's time from which a pipeline's variants race.
+const RACING_SHARE: f64 = 0.15;
+/// How far numbers of rows may be apart in a pair of runs: constants differ from run to run.
+const ROWS_APART: f64 = 1.25;
+
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Purpose {
+    /// What is chosen.
+    Chosen,
+    /// The rules' choice, where another is chosen.
+    Rules,
+    /// A variant of its operators, by number.
+    Arm(usize),
+    /// Variants of its pipelines, on blocks.
+    Race,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunFacts {
+    pub course: Course,
+    /// Rows that its pipelines made.
+    pub rows_out: u64,
+    /// It was the first of its program, or some state grew: its time tells nothing.
+    pub was_first: bool,
+}
+
+/// Who asks, and for what.
+pub(crate) struct Request<'r> {
+    pub options: TunerOptions,
+    /// What the session forces.
+    pub forced: &'r Forced,
+    /// What programs are made from.
+    pub blueprint: &'r Blueprint<'r>,
+    /// The stage, of which these are programs.
+    pub stage: Fingerprint,
+    pub behind: &'r Behind,
+}
+
+impl Request<'_> {
+    fn least_ns(&self) -> u64 {
+        match (self.options.deterministic, self.blueprint.device.kind()) {
+            (true, _) => 0,
+            (false, DeviceKind::Cuda) => LEAST_GPU_NS,
+            (false, _) => LEAST_CPU_NS,
+        }
+    }
+}
+
+/// A stage that is tuned.
+#[derive(Debug)]
+pub(crate) struct StageState {
+    pub record: TunedStage,
+    rng: Rng,
+    /// The choices of what is chosen, once it has run.
+    genome: Option<Arc<Genome>>,
+    /// Runs of it, in this process, that were measured.
+    measured: u32,
+    /// The last of them.
+    baseline: Option<RunFacts>,
+    /// The pipelines worth a race, by number.
+    racing: Vec<usize>,
+    trials: u32,
+    places: HashMap<Purpose, Place>,
+}
+
+impl StageState {
+    /// Begins with what earlier processes have left.
+    pub fn new(record: TunedStage, key: Fingerprint) -> StageState {
+        StageState {
+            rng: Rng::with_seed(key.seed() ^ u64::from(record.runs)),
+            record,
+            genome: None,
+            measured: 0,
+            baseline: None,
+            racing: Vec::new(),
+            trials: 0,
+            places: HashMap::new(),
+        }
+    }
+
+    /// What the next run is for, with its program where that is not what is chosen.
+    pub fn next(&mut self, request: &Request<'_>) -> (Purpose, Option<Arc<Prepared>>) {
+        if self.is_due(request) {
+            self.renew_pools(request);
+            let wanted = self.wanted();
+            self.make_ready(&wanted, request);
+            for purpose in wanted {
+                let slot = self.places.get(&purpose).map(|place| place.lock().clone());
+                match slot {
+                    Some(Slot::Ready(prepared)) => return (purpose, Some(prepared)),
+                    Some(Slot::Failed(why)) => self.failed(purpose, why),
+                    Some(Slot::Compiling) | None => {}
+                }
+            }
+        }
+        (Purpose::Chosen, None)
+    }
+
+    /// Whether something may be tried now.
+    fn is_due(&self, request: &Request<'_>) -> bool {
+        let Some(baseline) = &self.baseline else { return false };
+        request.options.mode.search().is_some()
+            && self.measured >= BEFORE_TRIALS
+            && self.trials < TRIALS_IN_A_ROW
+            && self.record.runs >= self.record.rests_until
+            && baseline.course.total_ns() >= request.least_ns()
+    }
+
+    /// What is worth a run, best first.
+    fn wanted(&self) -> Vec<Purpose> {
+        let left = self.record.regret.left();
+        let open = |(number, arm): (usize, &Arm)| {
+            let least = if arm.was_probed { LEAST_LEFT_IF_PROBED } else { LEAST_LEFT };
+            (arm.ended.is_none() && left >= least).then_some((!arm.was_probed, Purpose::Arm(number)))
+        };
+        let mut arms: Vec<_> = self.record.arms.iter().enumerate().filter_map(open).collect();
+        arms.sort_by_key(|(is_new, _)| *is_new);
+        let beside_rules = !self.record.chosen.is_empty()
+            && (self.record.beside_rules.len() < 2 || self.record.runs.is_multiple_of(BESIDE_RULES));
+        let may_race = !self.record.races.is_empty() && self.record.raced < RACES;
+        let rules = beside_rules.then_some(Purpose::Rules);
+        let race = (may_race && left >= LEAST_LEFT).then_some(Purpose::Race);
+        rules.into_iter().chain(race).chain(arms.into_iter().map(|(_, arm)| arm)).collect()
+    }
+
+    /// Lets the first program that is missing be compiled.
+    fn make_ready(&mut self, wanted: &[Purpose], request: &Request<'_>) {
+        let Some(missing) = wanted.iter().find(|purpose| !self.places.contains_key(purpose)) else { return };
+        let chosen = forced(request.forced, &self.record.chosen);
+        let variants = match missing {
+            Purpose::Chosen => return,
+            Purpose::Rules => Some((request.forced.clone(), Vec::new())),
+            Purpose::Arm(number) => {
+                let arm = self.record.arms.get(*number);
+                arm.and_then(|arm| forced(request.forced, &arm.values)).map(|forced| (forced, Vec::new()))
+            }
+            Purpose::Race => chosen.map(|chosen| {
+                let most = self.record.races.iter().map(|race| race.arms.len()).max().unwrap_or(0);
+                let set = |number: usize| self.set(number, &chosen);
+                let rotation = (0..most).filter_map(set).collect();
+                (chosen.clone(), rotation)
+            }),
+        };
+        let Some((forced, rotation)) = variants else {
+            self.failed(*missing, "it is not one of this build".into());
+            return;
+        };
+        let blueprint = request.blueprint.with(forced, rotation).into_owned();
+        if let Some(place) = request.behind.begin(blueprint, request.stage, request.options.deterministic) {
+            self.places.insert(*missing, place);
+        }
+    }
+
+    /// What the variants of this number of all races are forced by.
+    fn set(&self, number: usize, chosen: &Forced) -> Option<Forced> {
+        let arms = self.record.races.iter().filter_map(|race| race.arms.get(number));
+        let values: Values = arms.flat_map(|arm| arm.values.clone()).collect();
+        forced(chosen, &values)
+    }
+
+    /// A variant cannot run.
+    fn failed(&mut self, purpose: Purpose, why: String) {
+        match purpose {
+            Purpose::Arm(number) => self.end(number, Ended::Failed(why)),
+            // A race of which one variant does not compile is none; the next one has others.
+            Purpose::Race => {
+                self.record.raced += 1;
+                self.record.races.clear();
+            }
+            Purpose::Chosen | Purpose::Rules => {}
+        }
+        self.places.remove(&purpose);
+    }
+
+    fn end(&mut self, number: usize, ended: Ended) {
+        if let Some(arm) = self.record.arms.get_mut(number) {
+            arm.ended = Some(ended);
+            let values = arm.values.clone();
+            self.record.remember(&values);
+        }
+        self.places.remove(&Purpose::Arm(number));
+    }
+
+    /// Fills pools that are empty, and renews one in which nothing is open any more.
+    fn renew_pools(&mut self, request: &Request<'_>) {
+        let (Some(genome), Some(search)) = (self.genome.clone(), request.options.mode.search()) else {
+            return;
+        };
+        let size = request.options.pool;
+        if self.record.races.is_empty() && self.record.raced < RACES {
+            self.new_races(&genome, (search, size));
+        }
+        if self.record.arms.iter().all(|arm| arm.ended.is_some()) {
+            let was_used = !self.record.arms.is_empty();
+            let is_wanted = |choice: &Choice| is_tried(choice) && choice.axis.level == Level::Plan;
+            let space =
+                ChoiceSpace::around(&genome, &self.record.chosen, self.record.tried.clone(), is_wanted);
+            let mut arms = std::mem::take(&mut self.record.arms);
+            let is_new = space.len() > 0 && renew(&mut arms, &space, (search, size), &mut self.rng);
+            self.record.arms = arms;
+            self.places.retain(|purpose, _| !matches!(purpose, Purpose::Arm(_)));
+            if was_used || !is_new {
+                self.rest();
+            }
+        }
+    }
+
+    /// Nothing faster was found: there is a rest, longer each time.
+    fn rest(&mut self) {
+        let rest = REST.saturating_mul(1 << self.record.idle_renewals.min(12));
+        self.record.rests_until = self.record.runs.saturating_add(rest);
+        self.record.idle_renewals += 1;
+        self.record.raced = 0;
+    }
+
+    fn new_races(&mut self, genome: &Genome, search: (Search, usize)) {
+        for index in self.racing.clone() {
+            let site = format!("p{index}");
+            let is_wanted = |choice: &Choice| choice.site == site && choice.axis.level == Level::Chunk;
+            let space = ChoiceSpace::around(genome, &self.record.chosen, Default::default(), is_wanted);
+            let mut arms = Vec::new();
+            if space.len() > 0 && renew(&mut arms, &space, search, &mut self.rng) {
+                self.record.races.push(Race { site, arms });
+            }
+        }
+        if self.record.races.is_empty() {
+            self.record.raced = RACES;
+        }
+        self.places.remove(&Purpose::Race);
+    }
+
+    /// What is chosen has run.
+    pub fn ran(&mut self, facts: RunFacts, prepared: &Prepared) {
+        self.genome = Some(Arc::clone(&prepared.genome));
+        if facts.was_first {
+            return;
+        }
+        self.measured += 1;
+        self.trials = 0;
+        let all = facts.course.total_ns();
+        self.record.runs = self.record.runs.saturating_add(1);
+        self.record.time_ns = all;
+        if !self.record.chosen.is_empty() {
+            self.record.regret.ran(self.record.beside_rules.median().unwrap_or(1.0));
+        }
+        if self.record.about.is_empty() {
+            let pipelines = prepared.program.pipelines.iter();
+            self.record.about = pipelines.map(|pipeline| pipeline.name.clone()).collect();
+        }
+        let least = (all as f64 * RACING_SHARE) as u64;
+        self.racing = facts.course.longer_than(least.max(1));
+        self.baseline = Some(facts);
+    }
+
+    /// Another variant has run as a whole. Whether anything was decided.
+    pub fn tried(&mut self, purpose: Purpose, facts: &RunFacts) {
+        self.trials += 1;
+        let Some((chosen_ns, rows)) =
+            self.baseline.as_ref().map(|baseline| (baseline.course.total_ns(), baseline.rows_out))
+        else {
+            return;
+        };
+        let time_ns = facts.course.total_ns();
+        self.record.regret.ran(time_ns as f64 / chosen_ns.max(1) as f64);
+        let apart = (facts.rows_out.max(1) as f64 / rows.max(1) as f64).ln().abs();
+        let tells = !facts.was_first && apart <= ROWS_APART.ln();
+        match purpose {
+            Purpose::Arm(number) => self.tried_arm(number, tells.then_some((time_ns, chosen_ns))),
+            Purpose::Rules if tells => {
+                self.record.beside_rules.add(chosen_ns, time_ns);
+                if let Verdict::Slower(_) = self.record.beside_rules.verdict() {
+                    self.record.back_to_rules();
+                    self.begin_again();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn tried_arm(&mut self, number: usize, times: Option<(u64, u64)>) {
+        let Some(arm) = self.record.arms.get_mut(number) else { return };
+        // The first run of an arm goes in blocks, and tells no more than that it is not hopeless.
+        let was_probed = std::mem::replace(&mut arm.was_probed, true);
+        let Some((time_ns, chosen_ns)) = times.filter(|_| was_probed) else { return };
+        let verdict = arm.add(time_ns, chosen_ns);
+        match (verdict, arm.ended.clone()) {
+            (Verdict::Faster(_), _) => {
+                let (values, pairs) = (arm.values.clone(), arm.pairs.clone());
+                self.record.choose(values, pairs);
+                self.begin_again();
+            }
+            (_, Some(ended)) => self.end(number, ended),
+            _ => {}
+        }
+    }
+
+    /// A trial was given up after so many nanoseconds.
+    pub fn gave_up(&mut self, purpose: Purpose, time_ns: u64) {
+        self.trials = TRIALS_IN_A_ROW;
+        let chosen_ns = self.baseline.as_ref().map_or(1, |baseline| baseline.course.total_ns().max(1));
+        self.record.regret.wasted(time_ns as f64 / chosen_ns as f64);
+        if let Purpose::Arm(number) = purpose {
+            self.end(number, Ended::GivenUp);
+        }
+    }
+
+    /// Whether a variant is to run in blocks, so that it can be given up; what the stage takes otherwise.
+    pub fn bound(&self, purpose: Purpose) -> Option<Course> {
+        let Purpose::Arm(number) = purpose else { return None };
+        let is_new = self.record.arms.get(number).is_some_and(|arm| !arm.was_probed);
+        self.baseline.as_ref().filter(|_| is_new).map(|baseline| baseline.course.clone())
+    }
+
+    /// What what is chosen takes, in nanoseconds.
+    pub fn chosen_ns(&self) -> u64 {
+        self.baseline.as_ref().map_or(0, |baseline| baseline.course.total_ns())
+    }
+
+    /// Variants of pipelines have raced.
+    pub fn raced(
+        &mut self,
+        facts: &RunFacts,
+        prepared: &Prepared,
+        races: &[Option<VwGreedy>],
+        search: Search,
+    ) {
+        self.tried(Purpose::Race, facts);
+        self.record.raced += 1;
+        let mut won: Option<(Values, Arm)> = None;
+        for (index, race) in races.iter().enumerate() {
+            let (Some(race), Some(pipeline)) = (race, prepared.program.pipelines.get(index)) else {
+                continue;
+            };
+            let Some(first) = race.cost(0) else { continue };
+            let site = format!("p{index}");
+            let Some(own) = self.record.races.iter_mut().find(|race| race.site == site) else { continue };
+            for (turn, other) in pipeline.others.iter().enumerate() {
+                let Some(cost) = race.cost(turn + 1) else { continue };
+                let made = |name: &str, value: &str| {
+                    other.genome.0.iter().any(|choice| choice.qualified() == name && choice.value == value)
+                };
+                let is_own = |arm: &&mut Arm| {
+                    arm.values.iter().all(|(name, value)| !name.starts_with(&site) || made(name, value))
+                };
+                let Some(arm) = own.arms.iter_mut().find(is_own) else { continue };
+                let as_ns = |cost: f64| (cost * 1e6) as u64;
+                if let Verdict::Faster(_) = arm.add(as_ns(cost), as_ns(first)) {
+                    won = Some((arm.values.clone(), arm.clone()));
+                }
+            }
+        }
+        if let Some((values, _)) = won {
+            let mut chosen = self.record.chosen.clone();
+            chosen.extend(values);
+            self.record.choose(chosen, Default::default());
+            self.record.raced = 0;
+            self.begin_again();
+        } else if self.record.raced < RACES {
+            self.renew_races(search);
+        }
+    }
+
+    /// The slow ones make room for others.
+    fn renew_races(&mut self, search: Search) {
+        let Some(genome) = self.genome.clone() else { return };
+        let mut races = std::mem::take(&mut self.record.races);
+        for race in &mut races {
+            let is_wanted = |choice: &Choice| choice.site == race.site && choice.axis.level == Level::Chunk;
+            let tried = race.arms.iter().filter(|arm| arm.ended.is_some()).map(|arm| arm.values.clone());
+            let space = ChoiceSpace::around(&genome, &self.record.chosen, tried.collect(), is_wanted);
+            let size = race.arms.len() + 1;
+            race.arms.retain(|arm| arm.ended.is_none());
+            renew(&mut race.arms, &space, (search, size), &mut self.rng);
+        }
+        races.retain(|race| !race.arms.is_empty());
+        self.record.races = races;
+        self.places.remove(&Purpose::Race);
+    }
+
+    /// Another choice than before: what was measured of it is not known yet.
+    pub fn begin_again(&mut self) {
+        (self.measured, self.baseline, self.genome, self.trials) = (0, None, None, 0);
+        self.places.clear();
+    }
+}
+
+/// Whether the values of a choice are tried. Those of axes that papers have beside what any rule takes are for experiments.
+fn is_tried(choice: &Choice) -> bool {
+    choice.axis.status != Status::Paper
+}
