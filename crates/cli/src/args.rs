@@ -31,6 +31,8 @@ pub enum Command {
     Variants(VariantArguments),
     /// List the devices, or why they cannot be used; with --calibrate, measure them.
     Devices(DeviceArguments),
+    /// Show what the tuner has learned, and why a query runs as it does.
+    Tuner(TunerArguments),
     /// Run a few queries on generated data, beside DataFusion's own operators.
     Demo(DemoArguments),
     /// Time the queries of a benchmark.
@@ -79,6 +81,38 @@ pub enum DeviceName {
     Cpu,
     Cuda,
     Simt,
+}
+
+#[derive(Debug, Args)]
+pub struct TunerArguments {
+    #[command(subcommand)]
+    pub command: TunerCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TunerCommand {
+    /// What was tried and chosen, stage by stage.
+    Show,
+    /// The choices of a query, each with its reason: a rule, what was learned, or that it is forced.
+    Why {
+        #[command(flatten)]
+        session: SessionArguments,
+        /// The query, or several.
+        #[arg(short = 'c', value_name = "SQL", allow_hyphen_values = true)]
+        sql: String,
+    },
+    /// Write what was learned to a file, for another machine with the same device and the same build.
+    Export {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Take what another machine has learned, of stages of which less is known here.
+    Import {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Forget what was learned.
+    Reset,
 }
 
 #[derive(Debug, Args)]

@@ -13,6 +13,7 @@ mod progress;
 mod run;
 mod shell;
 mod statements;
+mod tuner;
 mod variants;
 
 use std::io::Write;
@@ -55,6 +56,7 @@ fn start(arguments: Arguments, scripts: Vec<args::Script>) -> Result<ExitCode> {
             Some(Command::Explain(options)) => explain::run(options).await,
             Some(Command::Variants(options)) => variants::run(options).await,
             Some(Command::Devices(options)) => devices::run(&options),
+            Some(Command::Tuner(options)) => tuner::run(options).await,
             Some(Command::Demo(options)) => demo::run(options).await,
             Some(Command::Bench(options)) => bench::run(options).await,
             Some(Command::Experiment(options)) => experiment::run(options).await,

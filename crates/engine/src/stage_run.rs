@@ -1,11 +1,9 @@
 //! One stage whose columns are there: from its program to its rows, tuned where the session wants that.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kelpie_compile::pipeline::ScanInfo;
 use kelpie_compile::plan::Plan;
 use kelpie_device::DeviceKind;
 use kelpie_tuner::{Schedule, VwGreedy};
@@ -266,14 +264,14 @@ impl Execution<'_> {
     pub(crate) fn prepare_stage(&mut self, plan: &Plan) -> Result<(), EngineError> {
         let movement = Movement::of(self.least_fallback, &self.options, &self.device);
         let loaded = self.load(plan, &movement)?;
-        let infos: Vec<ScanInfo> = multi_column_distinct::describe(plan, &loaded, &*self.device);
+        let infos = multi_column_distinct::describe(plan, &loaded, &*self.device);
         let options = self.options.clone();
         let blueprint = Blueprint {
             plan: Cow::Borrowed(plan),
             infos: Cow::Borrowed(&infos),
             device: Arc::clone(&self.device),
             options: Cow::Borrowed(&options),
-            duplicates: Cow::Owned(BTreeSet::new()),
+            duplicates: Cow::Owned(Default::default()),
             direct_bytes: movement.initial_bytes,
             keeps_rows: false,
             calibration: self.calibration,

@@ -31,7 +31,7 @@ pub use kelpie_engine::algebra;
 pub use kelpie_engine::calibration::Point;
 pub use kelpie_engine::{
     Arrival, Calibrated, Device, DeviceChoice, DeviceKind, Engine, Group, LaneProfile, Measured, Phase,
-    QueryOptions, SortSample, Split,
+    QueryOptions, SortSample, Split, TunedSummary,
 };
 pub use running::RunningQuery;
 pub use session::{KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};

@@ -4,6 +4,7 @@ use super::algebra::Figure as Algebra;
 use super::dogqc::Figure as Divergence;
 use super::grouping::Figure;
 use super::model::{Data, Measure, Model};
+use super::tuner::Tuned;
 use crate::Workload;
 
 /// An experiment.
@@ -35,6 +36,8 @@ pub enum Experiment {
     Algebra(Algebra),
     /// The device's sort by itself.
     Sort,
+    /// The tuner beside the rules.
+    Tuner(Tuned),
 }
 
 /// Those of HorseQC.
@@ -56,22 +59,29 @@ impl Experiment {
         let papers = Figure::ALL.map(Experiment::Grouping).into_iter();
         let divergence = Divergence::ALL.map(Experiment::Divergence);
         let algebra = Algebra::ALL.map(Experiment::Algebra);
-        HORSEQC.into_iter().chain(papers).chain(divergence).chain(algebra).chain([Experiment::Sort])
+        HORSEQC
+            .into_iter()
+            .chain(papers)
+            .chain(divergence)
+            .chain(algebra)
+            .chain([Experiment::Sort])
+            .chain(Tuned::ALL.map(Experiment::Tuner))
     }
 
-    /// Those that a name stands for: an experiment, or `groupby`, `dogqc` or `algebra` for all whose names begin so.
+    /// Those that a name stands for: an experiment, or `groupby`, `dogqc`, `algebra` or `tuner` for all whose names begin so.
     pub fn named(name: &str) -> Result<Vec<Experiment>, String> {
         match name {
             "groupby" => return Ok(Figure::ALL.map(Experiment::Grouping).to_vec()),
             "dogqc" => return Ok(Divergence::ALL.map(Experiment::Divergence).to_vec()),
             "algebra" => return Ok(Algebra::ALL.map(Experiment::Algebra).to_vec()),
+            "tuner" => return Ok(Tuned::ALL.map(Experiment::Tuner).to_vec()),
             _ => {}
         }
         let found = Experiment::all().find(|experiment| experiment.name() == name);
         found.map(|experiment| vec![experiment]).ok_or_else(|| {
             let known: Vec<_> = Experiment::all().map(Experiment::name).collect();
             format!(
-                "unknown experiment `{name}`: {}, and groupby, dogqc and algebra (all that begin so) are known",
+                "unknown experiment `{name}`: {}, and groupby, dogqc, algebra and tuner (all that begin so) are known",
                 known.join(", ")
             )
         })
@@ -93,6 +103,7 @@ impl Experiment {
             Experiment::Divergence(figure) => figure.name(),
             Experiment::Algebra(figure) => figure.name(),
             Experiment::Sort => "sort",
+            Experiment::Tuner(tuned) => tuned.name(),
         }
     }
 
@@ -112,6 +123,7 @@ impl Experiment {
             Experiment::Divergence(figure) => figure.title(),
             Experiment::Algebra(figure) => figure.title(),
             Experiment::Sort => "Sort of keys with row numbers: size, width and order",
+            Experiment::Tuner(tuned) => tuned.title(),
         }
     }
 
@@ -131,6 +143,7 @@ impl Experiment {
             Experiment::Divergence(figure) => figure.paper(),
             Experiment::Algebra(figure) => figure.paper(),
             Experiment::Sort => "none: beside the vendor's library",
+            Experiment::Tuner(_) => "Rosenfeld et al., section 3, on whole queries",
         }
     }
 
@@ -175,7 +188,7 @@ impl Experiment {
             Experiment::Grouping(_) => &[Data::Grouping],
             Experiment::Divergence(figure) => figure.data(),
             Experiment::Algebra(_) => &[],
-            Experiment::Sort => &[],
+            Experiment::Sort | Experiment::Tuner(_) => &[],
             _ => &[Data::Workload(Workload::Ssb)],
         }
     }
@@ -183,7 +196,10 @@ impl Experiment {
     /// Whether bytes are counted at each point. Those of the papers on grouping and divergence compare times only, at many points
     /// of much data.
     pub(super) fn counts_bytes(self) -> bool {
-        !matches!(self, Experiment::Grouping(_) | Experiment::Divergence(_) | Experiment::Sort)
+        !matches!(
+            self,
+            Experiment::Grouping(_) | Experiment::Divergence(_) | Experiment::Sort | Experiment::Tuner(_)
+        )
     }
 
     /// Whether other engines stand beside.
@@ -223,7 +239,7 @@ impl Experiment {
             Experiment::Grouping(figure) => figure.models(),
             Experiment::Divergence(figure) => figure.models(),
             Experiment::Algebra(_) => Vec::new(),
-            Experiment::Sort => Vec::new(),
+            Experiment::Sort | Experiment::Tuner(_) => Vec::new(),
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct Findings {
     pub points: Vec<Point>,
     /// What is missing, and why.
     pub notes: Vec<String>,
+    /// What else follows from the points, a sentence each.
+    pub remarks: Vec<String>,
     #[serde(skip)]
     measure: Measure,
 }
@@ -91,6 +93,7 @@ impl Findings {
             },
             points: Vec::new(),
             notes: Vec::new(),
+            remarks: Vec::new(),
             measure,
         }
     }
@@ -196,6 +199,9 @@ impl Findings {
         }
         self.push_transfers(&mut text);
         self.push_lanes(&mut text);
+        for remark in &self.remarks {
+            let _ = writeln!(text, "{remark}");
+        }
         for note in &self.notes {
             let _ = writeln!(text, "left out: {note}");
         }

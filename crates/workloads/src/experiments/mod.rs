@@ -10,6 +10,7 @@ mod cases;
 mod dogqc;
 mod experiment;
 mod findings;
+mod generated;
 mod grouping;
 mod lab;
 mod memory;
@@ -19,6 +20,7 @@ mod panels;
 mod plot;
 mod point;
 mod sorts;
+mod tuner;
 
 use anyhow::Result;
 
@@ -32,6 +34,7 @@ use self::model::Data;
 pub use self::model::Measure;
 pub use self::options::{ExperimentOptions, Listener};
 pub use self::point::{Bytes, Point, StepLanes};
+pub use self::tuner::Tuned;
 
 /// Runs experiments one after the other; what each found.
 pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result<Vec<Findings>> {
@@ -43,6 +46,7 @@ pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result
         match experiment {
             Experiment::Algebra(figure) => measure_algebra(figure, options, &mut findings, listener)?,
             Experiment::Sort => sorts::measure(options, &mut findings, listener)?,
+            Experiment::Tuner(tuned) => tuner::measure(tuned, options, &mut findings, listener).await?,
             _ => {}
         }
         let scales = match experiment {
