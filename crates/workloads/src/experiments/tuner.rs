@@ -136,8 +136,12 @@ pub(super) async fn measure(
         match beside(&sessions, &sql, options.runs).await {
             Ok(Beside { rules, tuned, device }) => {
                 findings.device = findings.device.take().or(device);
-                let ratio = fill(&mut points, [&rules, &tuned]);
-                ratios.extend(ratio);
+                if let Some(Outcome { ratio, lost }) = fill(&mut points, [&rules, &tuned]) {
+                    ratios.push(ratio);
+                    findings.remarks.push(format!(
+                        "{name}: {ratio:.3} of the rules' kernels; {lost:+.2} runs in the first {FIRST_RUNS}"
+                    ));
+                }
             }
             Err(error) => points.iter_mut().for_each(|point| point.note = Some(format!("{error:#}"))),
         }
@@ -146,7 +150,7 @@ pub(super) async fn measure(
     if !ratios.is_empty() {
         let mean = (ratios.iter().map(|ratio: &f64| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
         let worst = ratios.iter().copied().fold(0.0, f64::max);
-        findings.notes.push(format!(
+        findings.remarks.push(format!(
             "tuned, kernels take {mean:.3} of the rules' time (geometric mean of {} queries; the worst {worst:.3})",
             ratios.len()
         ));
@@ -189,8 +193,16 @@ async fn beside(sessions: &Sessions, sql: &str, runs: usize) -> Result<Beside> {
     Ok(Beside { rules, tuned, device })
 }
 
-/// Fills the points of a query; the part of the rules' time that tuned kernels take in the end.
-fn fill(points: &mut [Point; 2], [rules, tuned]: [&[QueryTiming]; 2]) -> Option<f64> {
+/// What the tuner came to.
+struct Outcome {
+    /// The part of the rules' time that kernels take in the end.
+    ratio: f64,
+    /// Time lost in the first runs, in runs.
+    lost: f64,
+}
+
+/// Fills the points of a query.
+fn fill(points: &mut [Point; 2], [rules, tuned]: [&[QueryTiming]; 2]) -> Option<Outcome> {
     let last = |runs: &[QueryTiming]| runs[runs.len() - (runs.len() / 3).max(1).min(runs.len())..].to_vec();
     for (point, runs) in points.iter_mut().zip([rules, tuned]) {
         point.set_runs(&last(runs));
@@ -204,7 +216,5 @@ fn fill(points: &mut [Point; 2], [rules, tuned]: [&[QueryTiming]; 2]) -> Option<
     let [by_rules, by_tuner] = points.each_ref().map(|point| point.kernel_ms);
     let ratio = by_tuner? / by_rules?.max(1e-6);
     points[1].figure = Some(ratio);
-    points[1].note =
-        Some(format!("{ratio:.3} of the rules' kernels; {lost:+.2} runs in the first {FIRST_RUNS}"));
-    Some(ratio)
+    Some(Outcome { ratio, lost })
 }
