@@ -290,6 +290,34 @@ fn a_device_is_measured_and_the_findings_are_kept_and_shown() {
 }
 
 #[test]
+fn what_the_tuner_has_learned_is_shown_explained_and_taken_elsewhere() {
+    let (cache, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let tuner = |cache: &Path, arguments: &[&str]| in_cache(cache, &[&["tuner"], arguments].concat());
+    assert!(tuner(cache.path(), &["show"]).ok().contains("nothing was learned yet"));
+    let sql = "select l_suppkey, sum(l_quantity) from lineitem where l_tax > 0.01 group by 1 limit 3";
+    let session = ["--device", "cpu", "--data", tpch(), "--set", "kelpie.tuner.deterministic=true"];
+    let many = vec![sql; 60].join(";");
+    in_cache(cache.path(), &[&session[..], &["--set", "kelpie.tuner=genetic", "-c", &many]].concat()).ok();
+    let shown = tuner(cache.path(), &["show"]).ok();
+    for part in ["stage ", " on cpu", "scan lineitem", "tried ", "lost to trials", "    kelpie.variant."] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let why = || tuner(cache.path(), &[&["why"], &session[..], &["-c", sql]].concat()).ok();
+    assert!(why().contains(": learned: "), "{}", why());
+    let file = other.path().join("learned.json");
+    let file = file.to_str().unwrap();
+    tuner(cache.path(), &["export", file]).ok();
+    assert!(tuner(other.path(), &["import", file]).ok().contains("of which less was known here"));
+    assert_eq!(tuner(other.path(), &["show"]).ok(), shown);
+    fs::write(file, "{}").unwrap();
+    tuner(other.path(), &["import", file]).fails_with(&["learned.json", "is not what"]);
+    tuner(other.path(), &["import", "nowhere.json"]).fails_with(&["nowhere.json"]);
+    assert!(tuner(cache.path(), &["reset"]).ok().contains("forgotten"));
+    assert!(tuner(cache.path(), &["show"]).ok().contains("nothing was learned yet"));
+    assert!(!why().contains("learned: "), "{}", why());
+}
+
+#[test]
 fn a_measurement_that_cannot_be_kept_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

@@ -277,3 +277,18 @@ fn sorted_algebra_is_measured() {
         assert!(read("svg").contains(&format!(">{of}<")), "{name}");
     }
 }
+
+/// The tuner beside the rules, on queries drawn at random over a few thousand rows.
+#[test]
+fn the_tuner_is_measured_beside_the_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let fixed = ["experiment", "tuner-generated", "--scale", "0.001", "--device", "cpu", "--threads", "2"];
+    let own = ["--runs", "12", "--set", "kelpie.tuner.deterministic=true", "--only", "g1,g7,g30,g90"];
+    kelpie(&[&fixed[..], &own, &["--output", path]].concat()).ok();
+    let read = |ending: &str| fs::read_to_string(folder.path().join(format!("tuner-generated.{ending}")));
+    let findings: Value = serde_json::from_str(&read("json").unwrap()).unwrap();
+    assert_eq!(findings["notes"], Value::Array(Vec::new()));
+    assert_eq!(findings["remarks"].as_array().unwrap().len(), 5, "{findings}");
+    assert!(["rules", "tuned"].iter().all(|of| series(&findings, of).len() == 4), "{findings}");
+}

@@ -77,7 +77,7 @@ impl Execution<'_> {
                 explain::describe(&turn.prepared, *stage, &self.device, out)?;
             }
             let first = self.metrics.pipelines.len();
-            let before = self.before(&turn);
+            let before = turn.prepared.capacities();
             let run = (loaded, turn.movement, turn.trial.as_ref());
             let outcome = self.run_prepared(&turn.prepared, plan, run, out);
             let outcome = self.after(turn, outcome?, (first, before));
@@ -188,13 +188,8 @@ impl Execution<'_> {
         (Some(trial), Some(if deterministic { wanted } else { blocks(MOST_BLOCKS).min(wanted) }))
     }
 
-    /// What is known before a run: whether it is its program's first, and the capacities that it begins with.
-    fn before(&self, turn: &Turn) -> Option<Vec<u64>> {
-        let is_new = turn.tuned.is_none() || turn.prepared.is_new(&self.engine.learned);
-        if is_new { None } else { turn.prepared.capacities() }
-    }
-
-    /// Tells the tuner what a run came to. `first`: the number of its first pipeline among the metrics; `before`: see there.
+    /// Tells the tuner what a run came to. `first`: the number of its first pipeline among the metrics; `before`: the
+    /// capacities that it began with.
     fn after(&mut self, turn: Turn, outcome: Outcome, (first, before): (usize, Option<Vec<u64>>)) -> Outcome {
         let Turn { tuned, prepared, purpose, trial, .. } = turn;
         if let Outcome::Done = outcome {
@@ -209,8 +204,8 @@ impl Execution<'_> {
                 true => Course::pretended(pretended_ns(&prepared.genome)),
                 false => Course::of(&prepared.program, own),
             },
-            rows_out: own.iter().filter_map(|pipeline| pipeline.rows_out).sum(),
-            was_first: before.is_none() || before != prepared.capacities() || slowed,
+            rows_out: own.last().and_then(|pipeline| pipeline.rows_out).unwrap_or(0),
+            was_first: prepared.begins() || before != prepared.capacities() || slowed,
         };
         let decided = (state.record.chosen.clone(), purpose);
         match (&outcome, purpose, trial) {

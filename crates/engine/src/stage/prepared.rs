@@ -1,6 +1,7 @@
 //! A program with its kernels on one device, ready to run any number of times.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use kelpie_compile::pipeline::Program;
@@ -44,12 +45,19 @@ pub struct Prepared {
     pub(super) primitives: Arc<KernelsByName>,
     /// What the stage comes to, as far as it is known.
     pub(super) foresight: Foresight,
+    /// Whether it has run.
+    has_run: AtomicBool,
 }
 
 impl Prepared {
     /// Whether nothing is known yet of the capacities that fit.
     pub fn is_new(&self, known: &Learned) -> bool {
         self.learned.lock().is_none() && known.capacities(self.alike).is_none()
+    }
+
+    /// Notes that it has run; whether that was the first time.
+    pub fn begins(&self) -> bool {
+        !self.has_run.swap(true, Ordering::Relaxed)
     }
 
     /// The capacities that were found to fit.
@@ -107,6 +115,7 @@ pub fn prepare(
         constants: Constants::default(),
         primitives: Arc::default(),
         foresight: Foresight::default(),
+        has_run: AtomicBool::new(false),
         program,
         kernels,
         host_order_rows,

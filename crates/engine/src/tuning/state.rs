@@ -52,7 +52,7 @@ pub(crate) enum Purpose {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunFacts {
     pub course: Course,
-    /// Rows that its pipelines made.
+    /// Rows of the result, where they were counted. Those that pipelines hand on are not compared: variants have other pipelines.
     pub rows_out: u64,
     /// It was the first of its program, or some state grew: its time tells nothing.
     pub was_first: bool,
