@@ -276,7 +276,8 @@ pub struct BenchArguments {
 #[derive(Debug, Args)]
 pub struct ExperimentArguments {
     /// horseqc-1 to horseqc-6, single-aggregate, table-1, table-3; groupby-4 and others that begin so, or groupby for all of these;
-    /// dogqc-8 to dogqc-15 and dogqc-text, or dogqc for all of these; algebra-9 and others that begin so, or algebra; several as `dogqc-8,dogqc-13`.
+    /// dogqc-8 to dogqc-15 and dogqc-text, or dogqc for all of these; algebra-9 and others that begin so, or algebra;
+    /// variants-2 and others that begin so, or variants; several as `dogqc-8,dogqc-13`.
     #[arg(value_name = "EXPERIMENT")]
     pub experiment: ExperimentNames,
     /// Folder of the data, in folders such as `ssb-sf1`, which are made where they are missing; the user's cache folder where
@@ -284,7 +285,7 @@ pub struct ExperimentArguments {
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Scale factor of the data; several, such as `1,2,4`, for horseqc-5; 1 is 335 million rows for groupby, 10 million for
-    /// dogqc-8 and dogqc-13, 4 million for dogqc-text, and 64 million at most for algebra.
+    /// dogqc-8 and dogqc-13, 4 million for dogqc-text, 64 million at most for algebra, and 32 million for variants.
     #[arg(long, value_delimiter = ',', default_value = "1", value_parser = parse_scale, allow_negative_numbers = true)]
     pub scale: Vec<f64>,
     /// Only these queries or positions: `1.1,4.3`, `16,64`.

@@ -292,3 +292,35 @@ fn the_tuner_is_measured_beside_the_rules() {
     assert_eq!(findings["remarks"].as_array().unwrap().len(), 5, "{findings}");
     assert!(["rules", "tuned"].iter().all(|of| series(&findings, of).len() == 4), "{findings}");
 }
+
+/// Every figure of variants on a column of 65,000 rows, by few of the variants.
+#[test]
+fn variants_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let figures = "variants-2,variants-3,variants-4,variants-5,variants-6,variants-7,variants-9,variants-10,\
+                   variants-table-1,variants-table-3";
+    let fixed =
+        ["experiment", figures, "--scale", "0.002", "--device", "cpu", "--threads", "2", "--runs", "1"];
+    kelpie(&[&fixed[..], &["--output", path]].concat()).ok();
+    for (name, of, points) in [
+        ("variants-2", "sequential 64 PU", 11),
+        ("variants-4", "interleaved U4 I2", 1),
+        ("variants-5", "transpose 32 PU 1024", 7),
+        ("variants-7", "random, 25 %", 7),
+        ("variants-7", "vw-greedy as run, median", 5),
+        ("variants-9", "genetic, median", 10),
+        ("variants-9", "none as run, median", 10),
+        ("variants-10", "greedy, 75 %", 10),
+        ("variants-table-1", "fastest", 11),
+        ("variants-table-3", "fastest", 12),
+    ] {
+        let read = |ending: &str| fs::read_to_string(folder.path().join(format!("{name}.{ending}"))).unwrap();
+        let findings: Value = serde_json::from_str(&read("json")).unwrap();
+        assert_eq!(findings["notes"], Value::Array(Vec::new()), "{name}");
+        let found = series(&findings, of);
+        assert_eq!(found.len(), points, "{name}: {findings}");
+        assert!(numbers(&found, "figure").iter().all(|value| *value > 0.0), "{name}");
+        assert!(read("svg").contains(&format!(">{of}<")), "{name}");
+    }
+}

@@ -18,6 +18,7 @@ pub mod plan;
 pub mod primitives;
 mod program;
 pub mod shape;
+pub mod spaces;
 pub mod table;
 pub mod types;
 mod unsupported;

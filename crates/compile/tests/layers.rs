@@ -10,7 +10,7 @@ const LAYERS: [&[&str]; 14] = [
     &["layout", "variant"],
     &["shape"],
     &["choices", "primitives"],
-    &["algebra"],
+    &["algebra", "spaces"],
     &["expr"],
     &["plan", "program"],
     &["context"],

@@ -26,6 +26,7 @@ mod ranked;
 mod ranks;
 mod sets;
 mod sketch;
+mod spaces;
 mod text_joins;
 mod text_search;
 mod value_codes;

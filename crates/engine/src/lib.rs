@@ -33,6 +33,7 @@ mod sketch;
 mod sort_timing;
 mod sorting;
 pub mod source;
+pub mod spaces;
 mod split;
 mod stack;
 mod stage;

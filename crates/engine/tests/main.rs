@@ -70,6 +70,7 @@ mod sort_forms;
 mod sorted_groups;
 mod sorted_order;
 mod sorting;
+mod spaces;
 mod spacings;
 mod streaming;
 mod strides;

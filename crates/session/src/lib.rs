@@ -29,6 +29,7 @@ pub use kelpie_datafusion::{
 };
 pub use kelpie_engine::algebra;
 pub use kelpie_engine::calibration::Point;
+pub use kelpie_engine::spaces;
 pub use kelpie_engine::{
     Arrival, Calibrated, Device, DeviceChoice, DeviceKind, Engine, Group, LaneProfile, Measured, Phase,
     QueryOptions, SortSample, Split, TunedSummary,

@@ -5,6 +5,7 @@ use super::dogqc::Figure as Divergence;
 use super::grouping::Figure;
 use super::model::{Data, Measure, Model};
 use super::tuner::Tuned;
+use super::variants::Figure as Variants;
 use crate::Workload;
 
 /// An experiment.
@@ -34,6 +35,8 @@ pub enum Experiment {
     Divergence(Divergence),
     /// Sorted relational algebra (Diamos et al.).
     Algebra(Algebra),
+    /// Operators as thousands of kernels (Rosenfeld et al.).
+    Variants(Variants),
     /// The device's sort by itself.
     Sort,
     /// The tuner beside the rules.
@@ -64,24 +67,26 @@ impl Experiment {
             .chain(papers)
             .chain(divergence)
             .chain(algebra)
+            .chain(Variants::ALL.map(Experiment::Variants))
             .chain([Experiment::Sort])
             .chain(Tuned::ALL.map(Experiment::Tuner))
     }
 
-    /// Those that a name stands for: an experiment, or `groupby`, `dogqc`, `algebra` or `tuner` for all whose names begin so.
+    /// Those that a name stands for: an experiment, or `groupby`, `dogqc`, `algebra`, `variants` or `tuner` for all whose names begin so.
     pub fn named(name: &str) -> Result<Vec<Experiment>, String> {
         match name {
             "groupby" => return Ok(Figure::ALL.map(Experiment::Grouping).to_vec()),
             "dogqc" => return Ok(Divergence::ALL.map(Experiment::Divergence).to_vec()),
             "algebra" => return Ok(Algebra::ALL.map(Experiment::Algebra).to_vec()),
             "tuner" => return Ok(Tuned::ALL.map(Experiment::Tuner).to_vec()),
+            "variants" => return Ok(Variants::ALL.map(Experiment::Variants).to_vec()),
             _ => {}
         }
         let found = Experiment::all().find(|experiment| experiment.name() == name);
         found.map(|experiment| vec![experiment]).ok_or_else(|| {
             let known: Vec<_> = Experiment::all().map(Experiment::name).collect();
             format!(
-                "unknown experiment `{name}`: {}, and groupby, dogqc, algebra and tuner (all that begin so) are known",
+                "unknown experiment `{name}`: {}, and groupby, dogqc, algebra, variants and tuner (all that begin so) are known",
                 known.join(", ")
             )
         })
@@ -102,6 +107,7 @@ impl Experiment {
             Experiment::Grouping(figure) => figure.name(),
             Experiment::Divergence(figure) => figure.name(),
             Experiment::Algebra(figure) => figure.name(),
+            Experiment::Variants(figure) => figure.name(),
             Experiment::Sort => "sort",
             Experiment::Tuner(tuned) => tuned.name(),
         }
@@ -122,6 +128,7 @@ impl Experiment {
             Experiment::Grouping(figure) => figure.title(),
             Experiment::Divergence(figure) => figure.title(),
             Experiment::Algebra(figure) => figure.title(),
+            Experiment::Variants(figure) => figure.title(),
             Experiment::Sort => "Sort of keys with row numbers: size, width and order",
             Experiment::Tuner(tuned) => tuned.title(),
         }
@@ -142,6 +149,7 @@ impl Experiment {
             Experiment::Grouping(figure) => figure.paper(),
             Experiment::Divergence(figure) => figure.paper(),
             Experiment::Algebra(figure) => figure.paper(),
+            Experiment::Variants(figure) => figure.paper(),
             Experiment::Sort => "none: beside the vendor's library",
             Experiment::Tuner(_) => "Rosenfeld et al., section 3, on whole queries",
         }
@@ -153,7 +161,7 @@ impl Experiment {
             Experiment::StarJoin | Experiment::EndToEnd => Measure::Total,
             Experiment::Passes => Measure::Passes,
             Experiment::Divergence(figure) => figure.measure(),
-            Experiment::Algebra(_) => Measure::Figure,
+            Experiment::Algebra(_) | Experiment::Variants(_) => Measure::Figure,
             _ => Measure::Kernels,
         }
     }
@@ -162,6 +170,7 @@ impl Experiment {
     pub(super) fn measured(self) -> &'static str {
         match self {
             Experiment::Algebra(figure) => figure.measured(),
+            Experiment::Variants(figure) => figure.measured(),
             _ => "",
         }
     }
@@ -174,6 +183,7 @@ impl Experiment {
             Experiment::Grouping(figure) => figure.positions(),
             Experiment::Divergence(figure) => figure.positions(),
             Experiment::Algebra(figure) => figure.positions(),
+            Experiment::Variants(figure) => figure.positions(),
             Experiment::StarJoin => "scale factor",
             Experiment::Sort => "rows",
             _ => "query",
@@ -187,10 +197,14 @@ impl Experiment {
             Experiment::Passes => &[Data::Workload(Workload::Ssb), Data::Workload(Workload::Tpch)],
             Experiment::Grouping(_) => &[Data::Grouping],
             Experiment::Divergence(figure) => figure.data(),
-            Experiment::Algebra(_) => &[],
-            Experiment::Sort | Experiment::Tuner(_) => &[],
+            Experiment::Algebra(_) | Experiment::Variants(_) | Experiment::Sort | Experiment::Tuner(_) => &[],
             _ => &[Data::Workload(Workload::Ssb)],
         }
+    }
+
+    /// Whether its plot is a map, of which each series is a row.
+    pub(super) fn is_map(self) -> bool {
+        matches!(self, Experiment::Variants(figure) if figure.is_map())
     }
 
     /// Whether bytes are counted at each point. Those of the papers on grouping and divergence compare times only, at many points
@@ -238,8 +252,9 @@ impl Experiment {
             Experiment::SsbMetrics => micro(&["resolution:work_efficient"]),
             Experiment::Grouping(figure) => figure.models(),
             Experiment::Divergence(figure) => figure.models(),
-            Experiment::Algebra(_) => Vec::new(),
-            Experiment::Sort | Experiment::Tuner(_) => Vec::new(),
+            Experiment::Algebra(_) | Experiment::Variants(_) | Experiment::Sort | Experiment::Tuner(_) => {
+                Vec::new()
+            }
         }
     }
 }

@@ -7,10 +7,12 @@ use kelpie_session::QueryTiming;
 use serde::Serialize;
 
 use super::algebra::{PAGE_TUPLES, RELATION_TUPLES};
+use super::heat;
 use super::model::TEXT_BYTES;
 use super::panels;
 use super::plot::{Chart, Line};
 use super::point::{Point, StepLanes};
+use super::variants::POOL_SIZES;
 use super::{Experiment, Measure};
 
 /// What an experiment found.
@@ -40,6 +42,9 @@ pub struct Findings {
     pub remarks: Vec<String>,
     #[serde(skip)]
     measure: Measure,
+    /// Whether the plot is a map, of which each series is a row.
+    #[serde(skip)]
+    is_map: bool,
 }
 
 /// A device.
@@ -95,6 +100,7 @@ impl Findings {
             notes: Vec::new(),
             remarks: Vec::new(),
             measure,
+            is_map: experiment.is_map(),
         }
     }
 
@@ -164,6 +170,10 @@ impl Findings {
         }
         for data in &self.data {
             let _ = writeln!(text, "{} at scale {}", data.workload, data.scale);
+        }
+        if self.is_map {
+            self.push_map(&mut text);
+            return text;
         }
         let series = self.series();
         let forms =
@@ -275,9 +285,28 @@ impl Findings {
         }
     }
 
+    /// At each position the row of a map that is fastest, and how much slower the slowest is: a map has many rows.
+    fn push_map(&self, text: &mut String) {
+        let _ = writeln!(text, "{:>12}  {:>10}  {:>10}   the fastest", self.x, "fastest", "slowest");
+        for (x, _) in self.positions() {
+            let at = || self.points.iter().filter(|point| point.x == x);
+            let value = |point: &&Point| point.value(self.measure).unwrap_or(f64::INFINITY);
+            let order = |a: &&Point, b: &&Point| value(a).total_cmp(&value(b));
+            let (Some(best), Some(worst)) = (at().min_by(order), at().max_by(order)) else { continue };
+            let (least, most) = (number(best.value(self.measure)), number(worst.value(self.measure)));
+            let _ = writeln!(text, "{x:>12}  {least:>10}  {most:>10}   {}", best.series);
+        }
+    }
+
     /// The plot.
     pub fn to_svg(&self) -> String {
         let positions = self.positions();
+        if self.is_map {
+            let columns: Vec<&str> = positions.iter().map(|(x, _)| *x).collect();
+            let value = |row: &str, x: &str| self.point(row, x)?.value(self.measure);
+            let titles = (format!("{}: {}", self.experiment, self.title), self.x);
+            return heat::to_svg((&titles.0, titles.1), &self.series(), &columns, &value);
+        }
         let numeric = !positions.is_empty() && positions.iter().all(|(_, position)| position.is_some());
         let place = |index: usize, position: Option<f64>| match position {
             Some(position) if numeric => position,
@@ -315,7 +344,7 @@ impl Findings {
             },
             is_log_x: matches!(
                 self.x,
-                "groups" | "warps a multiprocessor" | TEXT_BYTES | RELATION_TUPLES | PAGE_TUPLES
+                "groups" | "warps a multiprocessor" | TEXT_BYTES | RELATION_TUPLES | PAGE_TUPLES | POOL_SIZES
             ),
             lines,
         }

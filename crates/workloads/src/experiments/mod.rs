@@ -1,7 +1,7 @@
 //! The experiments of HorseQC (Funke et al., SIGMOD 2018, sections 8.4 to 8.9, appendix G, tables 1 and 3): the same queries
 //! under different execution models, with the floors that memory and link set. Those of Karnagel et al. (`grouping`): one
 //! grouping under different variants. Those of DogQC (`dogqc`): what leaves lanes idle, and what balances them. And those of Diamos et al.
-//! (`algebra`): sorted relational algebra by itself.
+//! (`algebra`): sorted relational algebra by itself. Those of Rosenfeld et al. (`variants`): operators as thousands of kernels.
 //!
 //! Kernel times are taken in runs without the meter, bytes in one run with it.
 
@@ -12,6 +12,7 @@ mod experiment;
 mod findings;
 mod generated;
 mod grouping;
+mod heat;
 mod lab;
 mod memory;
 mod model;
@@ -21,6 +22,7 @@ mod plot;
 mod point;
 mod sorts;
 mod tuner;
+mod variants;
 
 use anyhow::Result;
 
@@ -35,16 +37,23 @@ pub use self::model::Measure;
 pub use self::options::{ExperimentOptions, Listener};
 pub use self::point::{Bytes, Point, StepLanes};
 pub use self::tuner::Tuned;
+pub use self::variants::Figure as Variants;
 
 /// Runs experiments one after the other; what each found.
 pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result<Vec<Findings>> {
     let mut all = Vec::new();
     // Data in memory is kept for the next experiment.
     let mut kept: Option<(Data, Lab<'_>)> = None;
+    let mut of_variants = None;
     for &experiment in &options.experiments {
         let mut findings = Findings::new(experiment, options.runs);
         match experiment {
-            Experiment::Algebra(figure) => measure_algebra(figure, options, &mut findings, listener)?,
+            Experiment::Algebra(figure) => {
+                by_itself(options, &mut findings, listener, |settings| algebra::measure(figure, settings))?;
+            }
+            Experiment::Variants(figure) => by_itself(options, &mut findings, listener, |settings| {
+                variants::measure(figure, settings, &mut of_variants)
+            })?,
             Experiment::Sort => sorts::measure(options, &mut findings, listener)?,
             Experiment::Tuner(tuned) => tuner::measure(tuned, options, &mut findings, listener).await?,
             _ => {}
@@ -69,12 +78,12 @@ pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result
     Ok(all)
 }
 
-/// Measures a figure of sorted algebra.
-fn measure_algebra(
-    figure: Algebra,
+/// Measures a figure that is of no query.
+fn by_itself(
     options: &ExperimentOptions,
     findings: &mut Findings,
     listener: &dyn Listener,
+    measure: impl FnOnce(&algebra::Settings<'_>) -> Result<algebra::Measured>,
 ) -> Result<()> {
     let device = options.settings.iter().rev().find(|(name, _)| name == "kelpie.device");
     let settings = algebra::Settings {
@@ -85,7 +94,7 @@ fn measure_algebra(
         only: &options.only,
         step: &|step| listener.step(step),
     };
-    let measured = algebra::measure(figure, &settings)?;
+    let measured = measure(&settings)?;
     let (name, memory_gb_per_s, link_gb_per_s) = measured.device;
     findings.device = Some(DeviceReport { name, memory_gb_per_s, link_gb_per_s });
     findings.points.extend(measured.shown.into_iter().map(|shown| Point {

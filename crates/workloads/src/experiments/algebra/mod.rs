@@ -232,6 +232,6 @@ fn median(mut times: Vec<u64>) -> f64 {
 }
 
 /// What is shown of a series at a position.
-fn point(series: &str, x: &str, position: Option<f64>, figure: f64) -> Shown {
+pub fn point(series: &str, x: &str, position: Option<f64>, figure: f64) -> Shown {
     Shown { series: series.into(), x: x.into(), position, figure }
 }
