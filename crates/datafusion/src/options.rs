@@ -204,6 +204,7 @@ mod tests {
             ("profile", "Lanes", "lanes"),
             ("tuner", "Genetic", "genetic"),
             ("tuner.pool", "4", "4"),
+            ("tuner.pool", "Auto", "auto"),
             ("tuner.deterministic", "on", "true"),
         ] {
             options.set(key, value).unwrap();

@@ -102,8 +102,8 @@ impl TunerMode {
 pub struct TunerOptions {
     /// `tuner`.
     pub mode: TunerMode,
-    /// `tuner.pool`: variants that are tried before slow ones are replaced; the chosen one is among them.
-    pub pool: usize,
+    /// `tuner.pool`: variants that are tried before slow ones are replaced; the chosen one is among them. Absent: by how many of them compete.
+    pub pool: Option<usize>,
     /// `tuner.deterministic`: times are made of the names of variants, stages of any length are tuned, and variants are compiled at once:
     /// what is tried, and chosen, is the same in every run. For tests.
     pub deterministic: bool,
@@ -112,7 +112,7 @@ pub struct TunerOptions {
 impl Default for TunerOptions {
     /// A pool of 8, as in Rosenfeld et al., section 3.5.
     fn default() -> TunerOptions {
-        TunerOptions { mode: TunerMode::Off, pool: 8, deterministic: false }
+        TunerOptions { mode: TunerMode::Off, pool: Some(8), deterministic: false }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use kelpie_compile::plan::Plan;
 use kelpie_device::DeviceKind;
-use kelpie_tuner::{Schedule, VwGreedy};
+use kelpie_tuner::Schedule;
 use parking_lot::Mutex;
 
 use crate::delivery::RowReceiver;
@@ -121,7 +121,7 @@ impl Execution<'_> {
         let next = if self.explain.is_none() { state.next(&request) } else { (Purpose::Chosen, None) };
         if let (purpose, Some(prepared)) = next {
             let rows = loaded.iter().map(|data| data.rows).max().unwrap_or(0);
-            let (trial, blocks) = self.trial(&state, purpose, &prepared);
+            let (trial, blocks) = self.trial(&mut state, purpose, &prepared);
             let is_test = options.tuner.deterministic;
             let least = if is_test { LEAST_TEST_ROWS } else { LEAST_BLOCK_ROWS };
             let block_rows = blocks.map(|blocks| (rows / blocks).max(least));
@@ -164,27 +164,24 @@ impl Execution<'_> {
     /// The trial that a run is, where it is more than a run of another program, and how many blocks it goes in.
     fn trial(
         &self,
-        state: &StageState,
+        state: &mut StageState,
         purpose: Purpose,
         prepared: &Prepared,
     ) -> (Option<Trial>, Option<u64>) {
-        let blocks = |most: u64| (state.chosen_ns() / BLOCK_NS).clamp(1, most);
+        let chosen_ns = state.chosen_ns();
+        let blocks = |most: u64| (chosen_ns / BLOCK_NS).clamp(1, most);
         let deterministic = self.options.tuner.deterministic;
         if purpose != Purpose::Race {
             let bound = state.bound(purpose).filter(|_| !deterministic);
             let is_bound = bound.is_some();
             return (bound.map(Trial::beside), is_bound.then(|| blocks(MOST_BLOCKS / 2)));
         }
-        let schedule = Schedule::default();
-        let race = |(index, others): (usize, usize)| {
-            let seed = u64::from(state.record.raced) << 32 | index as u64;
-            (others > 0).then(|| VwGreedy::new(1 + others, schedule, seed))
-        };
-        let others = || prepared.program.pipelines.iter().map(|pipeline| pipeline.others.len());
-        let most = others().max().unwrap_or(0) as u64;
-        let wanted = (most + 1) * u64::from(schedule.first) * 2;
+        let pipelines = prepared.program.pipelines.iter();
+        let variants: Vec<usize> = pipelines.map(|pipeline| pipeline.variants().count()).collect();
+        let most = variants.iter().copied().max().unwrap_or(1) as u64;
+        let wanted = most * u64::from(Schedule::default().first) * 2;
         let pretends = deterministic.then(|| Arc::clone(&prepared.genome));
-        let trial = Trial::race(others().enumerate().map(race).collect(), pretends);
+        let trial = Trial::race(state.race(&variants), pretends);
         (Some(trial), Some(if deterministic { wanted } else { blocks(MOST_BLOCKS).min(wanted) }))
     }
 
@@ -209,10 +206,14 @@ impl Execution<'_> {
         };
         let decided = (state.record.chosen.clone(), purpose);
         match (&outcome, purpose, trial) {
-            (Outcome::Done, Purpose::Chosen, _) => state.ran(facts, &prepared),
+            (Outcome::Done, Purpose::Chosen, _) => {
+                let names: Vec<_> =
+                    prepared.program.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+                state.ran(facts, &prepared.genome, &names);
+            }
             (Outcome::Done, Purpose::Race, Some(trial)) => {
                 let search = self.options.tuner.mode.search().unwrap_or_default();
-                state.raced(&facts, &prepared, &trial.into_races(), search);
+                state.raced(&facts, &prepared, trial.into_races(), search);
             }
             (Outcome::Done, _, _) => state.tried(purpose, &facts),
             (Outcome::GivenUp, _, Some(trial)) => state.gave_up(purpose, trial.time_ns()),

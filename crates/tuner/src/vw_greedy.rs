@@ -120,6 +120,11 @@ impl VwGreedy {
         self.costs.get(arm).map_or(0, |cost| cost.chunks)
     }
 
+    /// Whether some variant has not had its first chunks yet.
+    pub fn begins(&self) -> bool {
+        self.unknown().is_some()
+    }
+
     fn may(&self, arm: usize) -> bool {
         self.barred.get(arm).is_some_and(|barred| !barred)
     }

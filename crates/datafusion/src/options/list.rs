@@ -309,11 +309,14 @@ pub static OPTIONS: &[SessionOption] = &[
     ),
     SessionOption {
         name: "tuner.pool",
-        values: "2 to 64",
-        about: "variants that are tried before slow ones are replaced by others",
-        value: |options| options.query.tuner.pool.to_string(),
+        values: "auto, or 2 to 64",
+        about: "variants that are tried before slow ones are replaced by others; auto goes by how many of them compete",
+        value: |options| options.query.tuner.pool.map_or("auto".into(), |pool| pool.to_string()),
         set: |options, text| {
-            let pool = text.parse().ok().filter(|pool| (2..=64).contains(pool))?;
+            let pool = match text {
+                "auto" => None,
+                _ => Some(text.parse().ok().filter(|pool| (2..=64).contains(pool))?),
+            };
             options.query.tuner.pool = pool;
             Some(())
         },

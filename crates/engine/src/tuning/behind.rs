@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
@@ -24,23 +24,31 @@ pub(crate) enum Slot {
 /// A place for a program.
 pub(crate) type Place = Arc<Mutex<Slot>>;
 
-/// Compiles one program at a time.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Behind(Arc<AtomicBool>);
+/// Compiles one program at a time. Its thread has ended when this is dropped: compilers of drivers do not outlive a process well.
+#[derive(Debug, Default)]
+pub(crate) struct Behind {
+    busy: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
 
 impl Behind {
     /// Whether a program is being compiled, which takes time of whatever runs beside.
     pub fn is_busy(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.busy.load(Ordering::Acquire)
+    }
+
+    /// Waits until no program is being compiled.
+    pub fn wait(&self) {
+        let _ = self.thread.lock().take().map(JoinHandle::join);
     }
 
     /// Begins to compile a program; `None` where another is being compiled, or there is no thread for it. `waits`: it is done in this
     /// thread, and ready then.
     pub fn begin(&self, blueprint: Blueprint<'static>, stage: Fingerprint, waits: bool) -> Option<Place> {
-        if self.0.swap(true, Ordering::AcqRel) {
+        if self.busy.swap(true, Ordering::AcqRel) {
             return None;
         }
-        let (place, busy) = (Arc::new(Mutex::new(Slot::Compiling)), Busy(Arc::clone(&self.0)));
+        let (place, busy) = (Arc::new(Mutex::new(Slot::Compiling)), Busy(Arc::clone(&self.busy)));
         let filled = Arc::clone(&place);
         let job = move || {
             let _busy = busy;
@@ -54,7 +62,16 @@ impl Behind {
             job();
             return Some(place);
         }
-        thread::Builder::new().name("kelpie-variants".into()).spawn(job).ok().map(|_| place)
+        // The thread before this one has ended, or is about to.
+        let thread = thread::Builder::new().name("kelpie-variants".into()).spawn(job).ok()?;
+        *self.thread.lock() = Some(thread);
+        Some(place)
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        self.wait();
     }
 }
 

@@ -4,11 +4,14 @@
 //! A stage is what it runs over, without constants: its [`record`] has what was measured. The rules' choice is where it begins. What its
 //! *operators* are made of is tried in a run of its own ([`Purpose::Arm`]), beside runs of what is chosen; how *pipelines* go through their
 //! rows is tried on blocks of one run ([`Purpose::Race`]), by vw-greedy. [`state`] decides what a run is for, and what follows from
-//! it; [`space`] has the variants that there could be; [`behind`] compiles them while queries run by others; [`exchange`] shows what was learned. What all of it may cost is
+//! it; [`space`] has the variants that there could be; [`behind`] compiles them while queries run by others; [`exchange`] shows what was learned, and [`experience`] has what
+//! values of axes came to elsewhere. What all of it may cost is
 //! bounded ([`kelpie_tuner::Regret`]), and a trial that falls behind is given up ([`crate::stage::Trial`]).
 
 mod behind;
 mod exchange;
+mod experience;
+mod racing;
 mod record;
 mod space;
 mod state;
@@ -16,11 +19,12 @@ mod state;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 pub(crate) use self::behind::Behind;
+use self::experience::Experience;
 pub(crate) use self::record::TunedStage;
 use self::space::Values;
 pub(crate) use self::state::{Purpose, Request, RunFacts, StageState};
@@ -34,6 +38,7 @@ const STAGES: usize = 256;
 pub(crate) struct Tuner {
     stages: Mutex<Stages>,
     pub behind: Behind,
+    experience: OnceLock<Arc<Experience>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,10 +65,20 @@ impl Tuner {
         }
         let entry = stages.known.entry(key).or_insert_with(|| {
             let record = learned.tuned(key).unwrap_or_default();
-            Entry { state: Arc::new(Mutex::new(StageState::new(record, key))), used }
+            let state = StageState::new(record, key, self.experience(learned));
+            Entry { state: Arc::new(Mutex::new(state)), used }
         });
         entry.used = used;
         Arc::clone(&entry.state)
+    }
+
+    /// How values fared, in all stages.
+    fn experience(&self, learned: &Learned) -> Arc<Experience> {
+        let of_all = || {
+            let stages: Vec<_> = learned.all_tuned().into_iter().map(|(_, stage)| stage).collect();
+            Arc::new(Experience::of(&stages))
+        };
+        Arc::clone(self.experience.get_or_init(of_all))
     }
 
     /// Forgets the stages of this process.

@@ -160,17 +160,19 @@ impl TunedStage {
     }
 }
 
-/// Renews variants: those that are still open stay, and the search makes others of what was measured. Whether there are new ones.
+/// Renews variants: those that are still open stay, and the search makes others of what was measured. `size`: of the pool, or as many as
+/// it takes for one that competes, most likely. Whether there are new ones.
 pub(super) fn renew(
     arms: &mut Vec<Arm>,
     space: &ChoiceSpace,
-    (search, size): (Search, usize),
+    (search, size): (Search, Option<usize>),
     rng: &mut Rng,
 ) -> bool {
     let known = arms.iter().filter_map(|arm| Some((space.genome(&arm.values)?, arm.cost())));
     let rule = PoolArm { genome: vec![0; space.counts().len()], cost: Some(1.0) };
     let known = known.map(|(genome, cost)| PoolArm { genome, cost });
     let mut pool = Pool { arms: std::iter::once(rule).chain(known).collect(), is_seeded: true };
+    let size = size.unwrap_or_else(|| pool.fitting_size());
     match pool.arms.len() {
         1 => pool.fill(space, size, rng),
         _ => search.renew(&mut pool, size, space, rng),

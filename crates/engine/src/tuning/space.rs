@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use kelpie_compile::variant::{Choice, Forced, Genome};
 use kelpie_tuner::{Rng, Space};
 
+use super::experience::Experience;
+
 /// Values by the name that forces them, `site.axis`: what a variant has otherwise than the rules.
 pub(crate) type Values = BTreeMap<String, String>;
 
@@ -24,32 +26,59 @@ pub(super) struct ChoiceSpace {
     tried: BTreeSet<Values>,
 }
 
+/// What a space is around.
+pub(super) struct Around<'a> {
+    /// The choices of the program in use.
+    pub genome: &'a Genome,
+    /// What it has otherwise than the rules.
+    pub chosen: &'a Values,
+    /// What is not to be tried again.
+    pub tried: BTreeSet<Values>,
+    /// How values fared elsewhere.
+    pub experience: &'a Experience,
+}
+
 /// A choice.
 #[derive(Debug)]
 struct Variable {
     name: String,
     /// What is possible; what is in use comes first.
     values: Vec<&'static str>,
+    /// How likely each is to be worth a trial; what is in use never.
+    weights: Vec<f64>,
 }
 
 impl ChoiceSpace {
     /// The space around a program's genome, of those choices that are wanted.
-    pub fn around(
-        genome: &Genome,
-        chosen: &Values,
-        tried: BTreeSet<Values>,
-        is_wanted: impl Fn(&Choice) -> bool,
-    ) -> ChoiceSpace {
+    pub fn around(around: Around<'_>, is_wanted: impl Fn(&Choice) -> bool) -> ChoiceSpace {
+        let Around { genome, chosen, tried, experience } = around;
         let wanted = genome.0.iter().filter(|choice| is_wanted(choice));
         let choices: Vec<Variable> = wanted
             .filter_map(|choice| {
-                let others = choice.possible().filter(|value| *value != choice.value);
-                let values: Vec<_> = std::iter::once(choice.value).chain(others).collect();
-                (values.len() > 1).then(|| Variable { name: choice.qualified(), values })
+                let name = choice.qualified();
+                let others: Vec<_> = choice.possible().filter(|value| *value != choice.value).collect();
+                let weigh = |value: &&str| experience.weight(&name, value);
+                let weights: Vec<f64> = std::iter::once(0.0).chain(others.iter().map(weigh)).collect();
+                let values = std::iter::once(choice.value).chain(others).collect();
+                (weights.len() > 1).then_some(Variable { name, values, weights })
             })
             .collect();
         let counts = choices.iter().map(|choice| choice.values.len() as u16).collect();
         ChoiceSpace { chosen: chosen.clone(), choices, counts, tried }
+    }
+
+    /// Changes one choice of a genome to another value: likely one that was worth it elsewhere.
+    fn change(&self, genome: &mut [u16], rng: &mut Rng) {
+        let mut left = rng.f64() * self.choices.iter().flat_map(|choice| &choice.weights).sum::<f64>();
+        for (choice, own) in self.choices.iter().zip(genome) {
+            for (value, weight) in (0..).zip(&choice.weights).skip(1) {
+                left -= weight;
+                if left <= 0.0 {
+                    *own = value;
+                    return;
+                }
+            }
+        }
     }
 
     /// How many choices there are.
@@ -97,11 +126,10 @@ impl Space for ChoiceSpace {
         (0..DRAWS).find_map(|_| {
             let mut genome = vec![0; self.counts.len()];
             for _ in 0..1 + u32::from(rng.u32(0..IN_TWO) == 0) {
-                let choice = rng.usize(0..self.counts.len().max(1));
-                let count = self.counts.get(choice).filter(|count| **count > 1)?;
-                genome[choice] = rng.u16(1..*count);
+                self.change(&mut genome, rng);
             }
-            self.allows(&genome).then_some(genome)
+            let differs = genome.iter().any(|value| *value > 0);
+            (differs && self.allows(&genome)).then_some(genome)
         })
     }
 }
@@ -132,9 +160,16 @@ mod tests {
         chooser.into_genome()
     }
 
+    fn around(is_wanted: impl Fn(&Choice) -> bool) -> ChoiceSpace {
+        let (chosen, experience) = (Values::new(), Experience::default());
+        let around =
+            Around { genome: &genome(), chosen: &chosen, tried: BTreeSet::new(), experience: &experience };
+        ChoiceSpace::around(around, is_wanted)
+    }
+
     #[test]
     fn a_space_has_what_is_possible_otherwise() {
-        let space = ChoiceSpace::around(&genome(), &Values::new(), BTreeSet::new(), |_| true);
+        let space = around(|_| true);
         assert_eq!(space.len(), 2);
         assert_eq!(space.values(&[0, 0]), Values::new());
         let direct: Values = [("aggregate0.group_table".to_string(), "direct".to_string())].into();
@@ -142,9 +177,7 @@ mod tests {
         assert_eq!(space.genome(&direct), Some(vec![1, 0]));
         let elsewhere: Values = [("aggregate1.group_table".to_string(), "direct".to_string())].into();
         assert_eq!(space.genome(&elsewhere), None);
-        let only = ChoiceSpace::around(&genome(), &Values::new(), BTreeSet::new(), |choice| {
-            choice.axis.name == "group_table"
-        });
+        let only = around(|choice| choice.axis.name == "group_table");
         let tried = [direct].into();
         let none = ChoiceSpace { tried, ..only };
         assert_eq!(none.random(&mut Rng::with_seed(1)), None);
@@ -152,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_is_drawn_is_another_variant_and_can_be_forced() {
-        let space = ChoiceSpace::around(&genome(), &Values::new(), BTreeSet::new(), |_| true);
+        let space = around(|_| true);
         let mut rng = Rng::with_seed(3);
         for _ in 0..50 {
             let drawn = space.random(&mut rng).expect("there are others");

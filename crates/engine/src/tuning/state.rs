@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use kelpie_compile::variant::{Choice, Forced, Genome, Level, Status};
 use kelpie_device::DeviceKind;
-use kelpie_tuner::{Rng, Search, Verdict, VwGreedy};
+use kelpie_tuner::{Rng, Verdict, VwGreedy};
 
 use super::behind::{Behind, Place, Slot};
-use super::record::{Arm, Ended, Race, TunedStage, renew};
-use super::space::{ChoiceSpace, Values, forced};
+use super::experience::Experience;
+use super::racing::RACES;
+use super::record::{Arm, Ended, TunedStage, renew};
+use super::space::{Around, ChoiceSpace, Values, forced};
 use crate::learned::Fingerprint;
 use crate::options::TunerOptions;
 use crate::stage::{Blueprint, Course, Prepared};
@@ -24,8 +26,6 @@ const LEAST_CPU_NS: u64 = 1_000_000;
 /// What has to be left to lose, in runs, before what is unknown is tried, and before what is known not to be hopeless.
 const LEAST_LEFT: f64 = 0.3;
 const LEAST_LEFT_IF_PROBED: f64 = 0.1;
-/// Runs in which variants of pipelines race before there is a rest.
-const RACES: u32 = 3;
 /// Runs between the measurements of the rules' choice beside what was chosen in its place.
 const BESIDE_RULES: u32 = 16;
 /// Runs of rest after the pool was renewed without success, at first; each rest is twice the one before.
@@ -84,31 +84,40 @@ impl Request<'_> {
 #[derive(Debug)]
 pub(crate) struct StageState {
     pub record: TunedStage,
-    rng: Rng,
+    pub(super) rng: Rng,
+    /// How values fared in other stages.
+    pub(super) experience: Arc<Experience>,
     /// The choices of what is chosen, once it has run.
-    genome: Option<Arc<Genome>>,
+    pub(super) genome: Option<Arc<Genome>>,
     /// Runs of it, in this process, that were measured.
     measured: u32,
     /// The last of them.
     baseline: Option<RunFacts>,
     /// The pipelines worth a race, by number.
-    racing: Vec<usize>,
+    pub(super) racing: Vec<usize>,
     trials: u32,
-    places: HashMap<Purpose, Place>,
+    pub(super) places: HashMap<Purpose, Place>,
+    /// What a race knows that had too few blocks for all of its variants: it goes on in the next one, by pipeline.
+    pub(super) unfinished: Vec<Option<VwGreedy>>,
+    /// Runs that it has taken.
+    pub(super) race_runs: u32,
 }
 
 impl StageState {
     /// Begins with what earlier processes have left.
-    pub fn new(record: TunedStage, key: Fingerprint) -> StageState {
+    pub fn new(record: TunedStage, key: Fingerprint, experience: Arc<Experience>) -> StageState {
         StageState {
             rng: Rng::with_seed(key.seed() ^ u64::from(record.runs)),
             record,
+            experience,
             genome: None,
             measured: 0,
             baseline: None,
             racing: Vec::new(),
             trials: 0,
             places: HashMap::new(),
+            unfinished: Vec::new(),
+            race_runs: 0,
         }
     }
 
@@ -185,13 +194,6 @@ impl StageState {
         }
     }
 
-    /// What the variants of this number of all races are forced by.
-    fn set(&self, number: usize, chosen: &Forced) -> Option<Forced> {
-        let arms = self.record.races.iter().filter_map(|race| race.arms.get(number));
-        let values: Values = arms.flat_map(|arm| arm.values.clone()).collect();
-        forced(chosen, &values)
-    }
-
     /// A variant cannot run.
     fn failed(&mut self, purpose: Purpose, why: String) {
         match purpose {
@@ -206,10 +208,18 @@ impl StageState {
         self.places.remove(&purpose);
     }
 
+    /// Notes how what a variant has otherwise than what is chosen fared.
+    pub(super) fn fared(&self, values: &Values, has_won: bool) {
+        let chosen = &self.record.chosen;
+        let own = values.iter().filter(|(name, value)| chosen.get(*name) != Some(*value));
+        self.experience.add(&own.map(|(name, value)| (name.clone(), value.clone())).collect(), has_won);
+    }
+
     fn end(&mut self, number: usize, ended: Ended) {
         if let Some(arm) = self.record.arms.get_mut(number) {
             arm.ended = Some(ended);
             let values = arm.values.clone();
+            self.fared(&values, false);
             self.record.remember(&values);
         }
         self.places.remove(&Purpose::Arm(number));
@@ -227,8 +237,9 @@ impl StageState {
         if self.record.arms.iter().all(|arm| arm.ended.is_some()) {
             let was_used = !self.record.arms.is_empty();
             let is_wanted = |choice: &Choice| is_tried(choice) && choice.axis.level == Level::Plan;
-            let space =
-                ChoiceSpace::around(&genome, &self.record.chosen, self.record.tried.clone(), is_wanted);
+            let experience = &*self.experience;
+            let (chosen, tried) = (&self.record.chosen, self.record.tried.clone());
+            let space = ChoiceSpace::around(Around { genome: &genome, chosen, tried, experience }, is_wanted);
             let mut arms = std::mem::take(&mut self.record.arms);
             let is_new = space.len() > 0 && renew(&mut arms, &space, (search, size), &mut self.rng);
             self.record.arms = arms;
@@ -247,25 +258,9 @@ impl StageState {
         self.record.raced = 0;
     }
 
-    fn new_races(&mut self, genome: &Genome, search: (Search, usize)) {
-        for index in self.racing.clone() {
-            let site = format!("p{index}");
-            let is_wanted = |choice: &Choice| choice.site == site && choice.axis.level == Level::Chunk;
-            let space = ChoiceSpace::around(genome, &self.record.chosen, Default::default(), is_wanted);
-            let mut arms = Vec::new();
-            if space.len() > 0 && renew(&mut arms, &space, search, &mut self.rng) {
-                self.record.races.push(Race { site, arms });
-            }
-        }
-        if self.record.races.is_empty() {
-            self.record.raced = RACES;
-        }
-        self.places.remove(&Purpose::Race);
-    }
-
-    /// What is chosen has run.
-    pub fn ran(&mut self, facts: RunFacts, prepared: &Prepared) {
-        self.genome = Some(Arc::clone(&prepared.genome));
+    /// What is chosen has run: a program of these choices and pipelines.
+    pub fn ran(&mut self, facts: RunFacts, genome: &Arc<Genome>, pipelines: &[&str]) {
+        self.genome = Some(Arc::clone(genome));
         if facts.was_first {
             return;
         }
@@ -278,8 +273,7 @@ impl StageState {
             self.record.regret.ran(self.record.beside_rules.median().unwrap_or(1.0));
         }
         if self.record.about.is_empty() {
-            let pipelines = prepared.program.pipelines.iter();
-            self.record.about = pipelines.map(|pipeline| pipeline.name.clone()).collect();
+            self.record.about = pipelines.iter().map(|name| (*name).to_string()).collect();
         }
         let least = (all as f64 * RACING_SHARE) as u64;
         self.racing = facts.course.longer_than(least.max(1));
@@ -320,6 +314,7 @@ impl StageState {
         match (verdict, arm.ended.clone()) {
             (Verdict::Faster(_), _) => {
                 let (values, pairs) = (arm.values.clone(), arm.pairs.clone());
+                self.fared(&values, true);
                 self.record.choose(values, pairs);
                 self.begin_again();
             }
@@ -350,71 +345,11 @@ impl StageState {
         self.baseline.as_ref().map_or(0, |baseline| baseline.course.total_ns())
     }
 
-    /// Variants of pipelines have raced.
-    pub fn raced(
-        &mut self,
-        facts: &RunFacts,
-        prepared: &Prepared,
-        races: &[Option<VwGreedy>],
-        search: Search,
-    ) {
-        self.tried(Purpose::Race, facts);
-        self.record.raced += 1;
-        let mut won: Option<(Values, Arm)> = None;
-        for (index, race) in races.iter().enumerate() {
-            let (Some(race), Some(pipeline)) = (race, prepared.program.pipelines.get(index)) else {
-                continue;
-            };
-            let Some(first) = race.cost(0) else { continue };
-            let site = format!("p{index}");
-            let Some(own) = self.record.races.iter_mut().find(|race| race.site == site) else { continue };
-            for (turn, other) in pipeline.others.iter().enumerate() {
-                let Some(cost) = race.cost(turn + 1) else { continue };
-                let made = |name: &str, value: &str| {
-                    other.genome.0.iter().any(|choice| choice.qualified() == name && choice.value == value)
-                };
-                let is_own = |arm: &&mut Arm| {
-                    arm.values.iter().all(|(name, value)| !name.starts_with(&site) || made(name, value))
-                };
-                let Some(arm) = own.arms.iter_mut().find(is_own) else { continue };
-                let as_ns = |cost: f64| (cost * 1e6) as u64;
-                if let Verdict::Faster(_) = arm.add(as_ns(cost), as_ns(first)) {
-                    won = Some((arm.values.clone(), arm.clone()));
-                }
-            }
-        }
-        if let Some((values, _)) = won {
-            let mut chosen = self.record.chosen.clone();
-            chosen.extend(values);
-            self.record.choose(chosen, Default::default());
-            self.record.raced = 0;
-            self.begin_again();
-        } else if self.record.raced < RACES {
-            self.renew_races(search);
-        }
-    }
-
-    /// The slow ones make room for others.
-    fn renew_races(&mut self, search: Search) {
-        let Some(genome) = self.genome.clone() else { return };
-        let mut races = std::mem::take(&mut self.record.races);
-        for race in &mut races {
-            let is_wanted = |choice: &Choice| choice.site == race.site && choice.axis.level == Level::Chunk;
-            let tried = race.arms.iter().filter(|arm| arm.ended.is_some()).map(|arm| arm.values.clone());
-            let space = ChoiceSpace::around(&genome, &self.record.chosen, tried.collect(), is_wanted);
-            let size = race.arms.len() + 1;
-            race.arms.retain(|arm| arm.ended.is_none());
-            renew(&mut race.arms, &space, (search, size), &mut self.rng);
-        }
-        races.retain(|race| !race.arms.is_empty());
-        self.record.races = races;
-        self.places.remove(&Purpose::Race);
-    }
-
     /// Another choice than before: what was measured of it is not known yet.
     pub fn begin_again(&mut self) {
         (self.measured, self.baseline, self.genome, self.trials) = (0, None, None, 0);
         self.places.clear();
+        self.unfinished.clear();
     }
 }
 

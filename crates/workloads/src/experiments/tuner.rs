@@ -67,6 +67,7 @@ impl Tuned {
 
 /// Two sessions on one engine: one runs by the rules, the other is tuned.
 struct Sessions {
+    engine: Arc<Engine>,
     rules: KelpieSession,
     tuned: KelpieSession,
 }
@@ -84,7 +85,8 @@ impl Sessions {
             let settings = own.into_iter().chain(options.settings.iter().cloned()).collect();
             Ok(KelpieSession::new(SessionOptions { engine: Some(Arc::clone(&engine)), settings })?)
         };
-        let both = Sessions { rules: session("off")?, tuned: session("genetic")? };
+        let (rules, tuner) = (session("off")?, session("genetic")?);
+        let both = Sessions { engine, rules, tuned: tuner };
         // What the user asks of the tuner is not asked of the rules.
         both.rules.set("kelpie.tuner", "off")?;
         let queries = match tuned {
@@ -189,6 +191,8 @@ async fn beside(sessions: &Sessions, sql: &str, runs: usize) -> Result<Beside> {
                 kept.push(timing);
             }
         }
+        // Runs are counted, and not the time between them: people's are seconds apart.
+        sessions.engine.wait_for_variants();
     }
     Ok(Beside { rules, tuned, device })
 }
@@ -214,7 +218,8 @@ fn fill(points: &mut [Point; 2], [rules, tuned]: [&[QueryTiming]; 2]) -> Option<
     let lost: f64 =
         kernels(tuned).iter().zip(kernels(rules)).map(|(tuned, rules)| tuned / rules.max(1e-6) - 1.0).sum();
     let [by_rules, by_tuner] = points.each_ref().map(|point| point.kernel_ms);
-    let ratio = by_tuner? / by_rules?.max(1e-6);
+    let by_rules = by_rules.filter(|time_ms| *time_ms > 0.0)?;
+    let ratio = by_tuner? / by_rules;
     points[1].figure = Some(ratio);
     Some(Outcome { ratio, lost })
 }
