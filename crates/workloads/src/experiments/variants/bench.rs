@@ -27,7 +27,7 @@ const CHUNK_BYTES: u32 = 16 << 20;
 /// Values are below.
 pub const MOST_VALUE: u64 = 1_000_000;
 /// How much longer than the fastest so far a variant may take to be run again.
-const WORTH: u64 = 8;
+const WORTH: u64 = 3;
 /// Kernels that are compiled side by side, and there at a time.
 pub const BATCH: usize = 128;
 
