@@ -3,10 +3,11 @@
 
 use kelpie_backend::cuda;
 use kelpie_compile::shape::LaunchShape;
-use kelpie_compile::spaces::{AggregationSpace, Comparison, Kind, SelectionSpace, Space};
+use kelpie_compile::spaces::{AggregationSpace, Comparison, Kind, Predicate, SelectionSpace, Space};
 use kelpie_device::nvrtc;
+use kelpie_kir::builder::V;
 use kelpie_kir::testing::sample::{covering, sample};
-use kelpie_kir::{CompareOp, Module, Scalar, Target, TypeError, validate};
+use kelpie_kir::{Builder, CompareOp, Module, Scalar, Target, Type, TypeError, validate};
 
 const SCALARS: [Scalar; 3] = [Scalar::I32, Scalar::I64, Scalar::F64];
 
@@ -92,6 +93,33 @@ fn kernels_are_valid_on_both_kinds_of_devices() {
             let module = validate(module.expect("code"));
             assert!(module.is_ok(), "{variant:?}: {:?}", module.err());
         }
+    }
+}
+
+/// Any code of a row: here two columns.
+struct Ordered;
+
+impl Predicate for Ordered {
+    fn begin(&self, b: &mut Builder) -> Vec<V> {
+        let columns = ["low", "high"].map(|name| b.add_param(name, Type::global(Scalar::F32)));
+        columns.map(|column| b.param(column)).to_vec()
+    }
+
+    fn holds(&self, b: &mut Builder, params: &[V], row: V) -> V {
+        let (low, high) = (b.element(params[0], row), b.element(params[1], row));
+        let (doubled, sum) = (b.add(low, low), b.add(low, high));
+        let (above, below) = (b.lt(doubled, high), b.ge(sum, low));
+        b.and(above, below)
+    }
+}
+
+#[test]
+fn a_predicate_may_be_of_several_columns() {
+    let target = gpu();
+    let (shape, space) = (LaunchShape::of(&target), SelectionSpace::new(&target));
+    for genome in covering("of two columns", space.genomes(), 6, |genome| vec![genome[0]]) {
+        let variant = space.variant(&genome).expect("it is allowed");
+        passes(&format!("{variant:?}"), variant.module(&shape, &Ordered, true));
     }
 }
 

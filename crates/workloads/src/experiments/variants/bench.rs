@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -26,7 +27,7 @@ const CHUNK_BYTES: u32 = 16 << 20;
 /// Values are below.
 pub const MOST_VALUE: u64 = 1_000_000;
 /// How much longer than the fastest so far a variant may take to be run again.
-const WORTH: u64 = 8;
+const WORTH: u64 = 3;
 /// Kernels that are compiled side by side, and there at a time.
 pub const BATCH: usize = 128;
 
@@ -47,10 +48,19 @@ pub struct Bench {
     values: Vec<i32>,
     threads: usize,
     is_cpu: bool,
+    /// Kernels of a device whose compiler is slow.
+    kernels: Mutex<Kernels>,
     /// Of selections that half of the rows fulfil, and of sums, over a chunk.
     known: [Option<HashMap<Genome, Times>>; 2],
     /// The same over the whole column: of selections at each selectivity.
     pub whole: Whole,
+}
+
+/// Kernels that were compiled.
+#[derive(Default)]
+struct Kernels {
+    selections: HashMap<Genome, SelectionKernel>,
+    sums: HashMap<Genome, SumKernel>,
 }
 
 /// Times over the whole column, of selections at each selectivity, and of sums.
@@ -85,6 +95,7 @@ impl Bench {
             values,
             threads,
             is_cpu,
+            kernels: Mutex::default(),
             known,
             whole,
         })
@@ -147,18 +158,36 @@ impl Bench {
         Ok(parts.into_iter().flatten().collect())
     }
 
+    fn kernels(&self) -> MutexGuard<'_, Kernels> {
+        self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The kernel of a selection over the column.
     pub fn selection(&self, genome: &Genome) -> Result<SelectionKernel> {
+        if let Some(kernel) = self.kernels().selections.get(genome) {
+            return Ok(kernel.clone());
+        }
         let what = || self.selections.describe(genome);
         let variant = self.selections.variant(genome).with_context(what)?;
-        self.variants.selection(&variant, COMPARISON, false).with_context(what)
+        let kernel = self.variants.selection(&variant, COMPARISON, false).with_context(what)?;
+        if !self.is_cpu {
+            self.kernels().selections.insert(genome.clone(), kernel.clone());
+        }
+        Ok(kernel)
     }
 
     /// The kernel of a sum of the column.
     pub fn sum(&self, genome: &Genome) -> Result<SumKernel> {
+        if let Some(kernel) = self.kernels().sums.get(genome) {
+            return Ok(kernel.clone());
+        }
         let what = || self.sums.describe(genome);
         let variant = self.sums.variant(genome).with_context(what)?;
-        self.variants.aggregation(&variant, Scalar::I32, false).with_context(what)
+        let kernel = self.variants.aggregation(&variant, Scalar::I32, false).with_context(what)?;
+        if !self.is_cpu {
+            self.kernels().sums.insert(genome.clone(), kernel.clone());
+        }
+        Ok(kernel)
     }
 
     /// Of each selection the times at each selectivity, over these parts in turn. The first answers are compared.

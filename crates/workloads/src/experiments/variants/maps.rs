@@ -144,8 +144,12 @@ fn whole_sums<'b>(
 ) -> Result<(&'b Bench, &'b [(Genome, Times)])> {
     if bench.whole.sums.is_none() {
         let genomes = bench.measured(false);
-        let whole = [bench.all()];
-        let times = bench.time_sums(&genomes, &whole, settings)?;
+        let times = if bench.chunk(0) == bench.all() {
+            let known = bench.known(false, settings)?;
+            genomes.iter().map(|genome| known.get(genome).cloned().unwrap_or_default()).collect()
+        } else {
+            bench.time_sums(&genomes, &[bench.all()], settings)?
+        };
         bench.whole.sums = Some(genomes.into_iter().zip(times).collect());
     }
     let bench = &*bench;
@@ -186,7 +190,9 @@ fn shares(name: &str, times: &[u64]) -> Vec<Shown> {
 
 /// Figure 3.
 pub fn selection_shares(bench: &mut Bench, settings: &Settings<'_>) -> Result<Vec<Shown>> {
-    let times: Vec<u64> = if bench.breadth(true) == bench.breadth(false) {
+    let times: Vec<u64> = if bench.chunk(0) == bench.all() {
+        bench.known(true, settings)?.values().map(|times| middle(times)).collect()
+    } else if bench.breadth(true) == bench.breadth(false) {
         let (_, measured) = by_selectivity(bench, settings)?;
         measured.iter().filter_map(|(_, times)| times.get(HALF)).map(|times| middle(times)).collect()
     } else {

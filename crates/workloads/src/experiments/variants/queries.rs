@@ -53,8 +53,8 @@ impl Bench {
         (choose, selections): (Choose, bool),
         (settings, rng): (&Settings<'_>, &mut Rng),
     ) -> Result<f64> {
-        let arms: Vec<Arm> =
-            pool.arms.iter().map(|arm| self.arm(&arm.genome, selections)).collect::<Result<_>>()?;
+        let genomes: Vec<&Genome> = pool.arms.iter().map(|arm| &arm.genome).collect();
+        let arms = self.compiled(&genomes, &|genome| self.arm(genome, selections))?;
         let chunks = if settings.scale >= 1.0 { CHUNKS } else { FEW_CHUNKS };
         query(pool, (choose, chunks), rng, |arm, number, _| {
             self.run_chunk(arms.get(arm).context("a pool without variants")?, number)
