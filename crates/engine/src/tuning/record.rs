@@ -68,7 +68,7 @@ pub(crate) enum Ended {
     /// It was cut off, as it fell behind.
     GivenUp,
     /// It takes so much of the time of what is chosen.
-    Slower(f64),
+    Slower(f32),
     /// There is no difference.
     Same,
     /// It does not compile, or fails.
@@ -94,8 +94,10 @@ impl Arm {
         self.pairs.add(time_ns, chosen_ns);
         let verdict = self.pairs.verdict();
         match (verdict, self.pairs.median()) {
-            (Verdict::Slower(ratio), _) => self.ended = Some(Ended::Slower(ratio)),
-            (Verdict::Open, Some(ratio)) if ratio > MUCH_SLOWER => self.ended = Some(Ended::Slower(ratio)),
+            (Verdict::Slower(ratio), _) => self.ended = Some(Ended::Slower(ratio as f32)),
+            (Verdict::Open, Some(ratio)) if ratio > MUCH_SLOWER => {
+                self.ended = Some(Ended::Slower(ratio as f32));
+            }
             (Verdict::Open, _) if self.pairs.len() >= ENOUGH => self.ended = Some(Ended::Same),
             _ => {}
         }
@@ -106,7 +108,7 @@ impl Arm {
     fn cost(&self) -> Option<f64> {
         match &self.ended {
             Some(Ended::GivenUp | Ended::Failed(_)) => Some(MUCH_SLOWER * 2.0),
-            Some(Ended::Slower(ratio)) => Some(*ratio),
+            Some(Ended::Slower(ratio)) => Some(f64::from(*ratio)),
             _ => self.pairs.median(),
         }
     }
