@@ -58,3 +58,26 @@ fn tables_of_many_files_open_few_at_once() {
         }
     }
 }
+
+#[test]
+fn a_folder_of_five_thousand_files_is_a_table() {
+    const MANY: usize = 5_000;
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("many");
+    fs::create_dir(&files).unwrap();
+    for file in 0..MANY {
+        fs::write(files.join(format!("{file}.csv")), format!("a,b\n{file},x{}\n", file % 7)).unwrap();
+    }
+    let limited = format!("ulimit -n {OPEN} && exec \"$0\" \"$@\"");
+    let select = format!("select count(*), sum(a), count(distinct b) from '{}'", files.display());
+    let found = finished(
+        Command::new("sh")
+            .args(["-c", &limited, env!("CARGO_BIN_EXE_kelpie"), "--device", "cpu", "--format", "csv"])
+            .args(["-c", &select])
+            .env("KELPIE_CACHE_DIR", folder.path().join("cache"))
+            .output()
+            .unwrap(),
+    );
+    let expected = format!("{MANY},{},7", MANY * (MANY - 1) / 2);
+    assert!(found.out.contains(&expected), "{}{}", found.out, found.err);
+}

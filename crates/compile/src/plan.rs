@@ -201,6 +201,8 @@ pub enum AggregateFunction {
     Count,
     /// Sum; integers wrap, NULL over no rows.
     Sum,
+    /// Sum of integers, an error where its type does not hold it; NULL over no rows.
+    SumExact,
     /// Minimum; NULL over no rows.
     Min,
     /// Maximum; NULL over no rows.

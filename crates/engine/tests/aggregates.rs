@@ -257,7 +257,7 @@ fn evaluate(function: AggregateFunction, result: &DataType, values: &[Value], gr
         Count => Value::Null,
         Min => (*values.iter().min_by(|a, b| a.order(b)).unwrap()).clone(),
         Max => (*values.iter().max_by(|a, b| a.order(b)).unwrap()).clone(),
-        Sum => match (result, first) {
+        Sum | SumExact => match (result, first) {
             (_, Value::Float(_)) => Value::Float(floats.iter().sum()),
             (DataType::Int64, _) => {
                 Value::Int(ints().fold(0i64, |sum, value| sum.wrapping_add(value as i64)).into())

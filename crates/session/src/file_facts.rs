@@ -24,6 +24,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use kelpie_datafusion::KelpieOptions;
 use kelpie_datafusion::recursion_guard::with_room;
 
+use crate::checked_files::with_checked_pages;
+
 /// Is with a file whose row groups filters may leave out by their bounds (`checked_files/bounds.rs`).
 #[derive(Debug)]
 pub(crate) struct SoundBounds;
@@ -73,7 +75,8 @@ fn unbelieving(config: &FileScanConfig, parquet: &ParquetSource) -> FileScanConf
     options.global.pruning &= files.all(|file| file.extensions.get::<SoundBounds>().is_some());
     options.global.bloom_filter_on_read = false;
     options.global.enable_page_index = false;
-    let source: Arc<dyn FileSource> = Arc::new(parquet.clone().with_table_parquet_options(options));
+    let source: Arc<dyn FileSource> =
+        Arc::new(with_checked_pages(parquet.clone().with_table_parquet_options(options)));
     // Orders that somebody declared of a table are that person's to answer for.
     let declared = |order: &&LexOrdering| !is_of_files(order, &config.file_groups);
     let orders: Vec<_> = config.output_ordering.iter().filter(declared).cloned().collect();

@@ -104,6 +104,56 @@ async fn what_a_statement_says_of_its_own_holds() {
     }
 }
 
+/// Columns, folders of partitions and options that a statement gives; a damaged file among them is an error that names it.
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_and_columns_that_a_statement_gives_hold() {
+    let folder = TempDir::new().unwrap();
+    for (part, values) in [("p=1", vec![1, 2]), ("p=2", vec![3])] {
+        let place = folder.path().join("t").join(part);
+        fs::create_dir_all(&place).unwrap();
+        fs::write(place.join("a.parquet"), parquet(values)).unwrap();
+        let place = folder.path().join("c").join(part);
+        fs::create_dir_all(&place).unwrap();
+        fs::write(place.join("a.csv"), "7;x\n8;\n").unwrap();
+    }
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    for device in DEVICES {
+        let session = session(device);
+        let sql = format!(
+            "create external table t (k bigint, p int) stored as parquet partitioned by (p) location '{}/'",
+            place("t")
+        );
+        session.sql(&sql).await.unwrap();
+        assert_eq!(rows(&session, "select k, p from t order by k").await, ["1 1", "2 1", "3 2"]);
+        assert_eq!(rows(&session, "select p, count(*) from t where p > 1 group by p").await, ["2 1"]);
+        let sql = format!(
+            "create external table c (n bigint, s varchar, p varchar) stored as csv partitioned by (p) \
+             location '{}/' options ('format.delimiter' ';', 'format.has_header' 'false')",
+            place("c")
+        );
+        session.sql(&sql).await.unwrap();
+        assert_eq!(
+            rows(&session, "select p, sum(n), count(*) from c group by p order by p").await,
+            ["1 15 2", "2 15 2"]
+        );
+    }
+    let damaged = folder.path().join("t/p=2/a.parquet");
+    let mut bytes = fs::read(&damaged).unwrap();
+    let length = bytes.len();
+    bytes.truncate(length - 9);
+    fs::write(&damaged, bytes).unwrap();
+    let sql = format!(
+        "create external table t (k bigint, p int) stored as parquet partitioned by (p) location '{}/'",
+        place("t")
+    );
+    let session = session("cpu");
+    let error = match session.sql(&sql).await {
+        Ok(_) => session.sql("select sum(k) from t").await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert!(error.to_string().contains("p=2/a.parquet"), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn units_of_int96_that_there_are_not_are_errors() {
     const NAME: &str = "datafusion.execution.parquet.coerce_int96";

@@ -290,6 +290,32 @@ async fn counts_that_cannot_be_are_errors_that_name_the_column() {
     }
 }
 
+/// Files that are too large to be gone through before are checked as they are read.
+#[tokio::test(flavor = "multi_thread")]
+async fn sizes_of_pages_that_cannot_be_are_errors_in_large_files_too() {
+    const ROWS: i64 = (18 << 20) / 8;
+    let lies = Lies::new();
+    let column: ArrayRef =
+        Arc::new(Int64Array::from_iter_values((0..ROWS).map(|n| n.wrapping_mul(n) ^ 0x5bd1)));
+    let large = parquet(column, plain().set_dictionary_enabled(false));
+    assert!(large.len() > 16 << 20, "{} bytes", large.len());
+    // The first page stands behind the four letters that every file begins with: what it is, its sizes uncompressed and compressed.
+    let header = 4..4 + 64;
+    let sizes = &integers(&large[header.clone()])[1..3];
+    for (number, place) in sizes.iter().enumerate() {
+        // As long as what stood there, with bits that say that more follows: less than nothing.
+        let mut bytes = large.clone();
+        let (from, length) = (header.start + place.start, place.len());
+        bytes[from..from + length].fill(0xff);
+        bytes[from + length - 1] = 0x7f;
+        let name = format!("large{number}.parquet");
+        let path = lies.write(&name, &bytes);
+        let sql = format!("select max(k) from '{}'", path.display());
+        lies.fails(&sql, &[&name, "column k"]).await;
+        fs::remove_file(path).unwrap();
+    }
+}
+
 /// Decimals with more digits than their type has are wrong in any column: an error that names it, wherever they are read.
 #[tokio::test(flavor = "multi_thread")]
 async fn decimals_of_more_digits_than_declared_are_errors() {

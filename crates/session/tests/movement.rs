@@ -187,3 +187,37 @@ async fn steps_are_shown() {
     let error = kelpie.sql("SELECT id, min(s) FROM t GROUP BY id").await.unwrap_err().to_string();
     assert!(error.contains("out of memory") && error.contains("614400"), "{error}");
 }
+
+/// What a query costs is counted: the rows that all of its pipelines read, and its launches.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_halving_of_little_memory_costs_at_most_twice() {
+    let number =
+        |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
+    let mut before: Option<(u64, u64)> = None;
+    for limit in ["128KB", "64KB", "32KB", "16KB"] {
+        let settings = [("kelpie.device", "cpu"), ("kelpie.memory_limit", limit)];
+        let session = KelpieSession::new(SessionOptions::default()).unwrap();
+        for (name, value) in settings {
+            session.set(name, value).unwrap();
+        }
+        session
+            .sql("create table g as select value k, value % 977 v from generate_series(1, 60000)")
+            .await
+            .unwrap();
+        let query = "select k % 18001 g, sum(v) from g group by k % 18001";
+        let shown = session.sql(&format!("explain analyze {query}")).await.unwrap();
+        let shown =
+            datafusion::arrow::util::pretty::pretty_format_batches(&shown.batches).unwrap().to_string();
+        let all = |what: &str| shown.split(what).skip(1).map(number).sum::<u64>();
+        let (rows, launches) = (all("rows_in="), all("launches="));
+        assert!(rows >= 60_000 && launches > 100, "{limit}: {rows} rows, {launches} launches: {shown}");
+        if let Some((rows_before, launches_before)) = before {
+            assert!(rows <= 2 * rows_before, "{limit}: {rows_before} rows, and then {rows}");
+            assert!(
+                launches <= 2 * launches_before,
+                "{limit}: {launches_before} launches, and then {launches}"
+            );
+        }
+        before = Some((rows, launches));
+    }
+}

@@ -36,6 +36,24 @@ pub enum ArithmeticOp {
     Divide,
     /// %
     Remainder,
+    /// + of integers, an error where their type does not hold the result; `Add` wraps.
+    AddExact,
+    /// - likewise.
+    SubtractExact,
+    /// * likewise.
+    MultiplyExact,
+}
+
+impl ArithmeticOp {
+    /// The operation whatever becomes of results that the type does not hold.
+    pub const fn plain(self) -> ArithmeticOp {
+        match self {
+            ArithmeticOp::AddExact => ArithmeticOp::Add,
+            ArithmeticOp::SubtractExact => ArithmeticOp::Subtract,
+            ArithmeticOp::MultiplyExact => ArithmeticOp::Multiply,
+            other => other,
+        }
+    }
 }
 
 /// Fields of a date or timestamp.

@@ -1,14 +1,18 @@
 //! Arithmetic of integers and floats, and negation.
 //!
-//! Integers wrap at the width of their SQL type, as DataFusion's `add_wrapping` and others; `/` reports a division by
-//! zero and MIN / -1; `%` reports a division by zero, and MIN % -1 is 0. Floats follow IEEE 754.
+//! Integers wrap at the width of their SQL type, as DataFusion's `add_wrapping` and others, or with the exact operations report what
+//! the type does not hold, where the ranges of the operands do not exclude it; `/` reports a division by zero and MIN / -1; `%` reports a
+//! division by zero, and MIN % -1 is 0. Floats follow IEEE 754.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Scalar, UnaryOp};
+use kelpie_kir::{BinaryOp, OverflowOp, Scalar, UnaryOp};
 
-use super::value::{Int, both, float, integer, lower_int, lower_scalar, report, unsupported};
+use super::cast::bounded;
+use super::value::{
+    Int, both, checked, either, float, integer, lower_int, lower_scalar, report, unsupported,
+};
 use super::{datetime, decimal, reciprocal};
-use crate::context::{Context, Lowered, Status, Unsupported, register_of};
+use crate::context::{Context, Lowered, Repr, Status, Unsupported, register_of};
 use crate::expr::range;
 use crate::expr::{ArithmeticOp, Expr, ExprKind, columns_read};
 use crate::types::{DataType, Literal, Range};
@@ -26,7 +30,7 @@ pub(super) fn lower(
             datetime::add_interval(cx, op, left, right, data_type)
         }
         (DataType::Decimal128 { scale: s1, .. }, DataType::Decimal128 { scale: s2, .. }) => {
-            decimal::lower(cx, op, (left, *s1), (right, *s2), data_type)
+            decimal::lower(cx, op.plain(), (left, *s1), (right, *s2), data_type)
         }
         (a, b) if a == b && a == data_type && a.is_float() => {
             let ((a, a_valid), (b, b_valid)) = (lower_scalar(cx, left)?, lower_scalar(cx, right)?);
@@ -87,9 +91,9 @@ fn report_lowest(cx: &mut Context<'_>, value: Int, valid: Option<V>, data_type: 
 /// The operator in SQL.
 pub(super) fn symbol(op: ArithmeticOp) -> &'static str {
     match op {
-        ArithmeticOp::Add => "+",
-        ArithmeticOp::Subtract => "-",
-        ArithmeticOp::Multiply => "*",
+        ArithmeticOp::Add | ArithmeticOp::AddExact => "+",
+        ArithmeticOp::Subtract | ArithmeticOp::SubtractExact => "-",
+        ArithmeticOp::Multiply | ArithmeticOp::MultiplyExact => "*",
         ArithmeticOp::Divide => "/",
         ArithmeticOp::Remainder => "%",
     }
@@ -97,9 +101,9 @@ pub(super) fn symbol(op: ArithmeticOp) -> &'static str {
 
 fn binary_op(op: ArithmeticOp) -> BinaryOp {
     match op {
-        ArithmeticOp::Add => BinaryOp::Add,
-        ArithmeticOp::Subtract => BinaryOp::Sub,
-        ArithmeticOp::Multiply => BinaryOp::Mul,
+        ArithmeticOp::Add | ArithmeticOp::AddExact => BinaryOp::Add,
+        ArithmeticOp::Subtract | ArithmeticOp::SubtractExact => BinaryOp::Sub,
+        ArithmeticOp::Multiply | ArithmeticOp::MultiplyExact => BinaryOp::Mul,
         ArithmeticOp::Divide => BinaryOp::Div,
         ArithmeticOp::Remainder => BinaryOp::Rem,
     }
@@ -123,9 +127,56 @@ fn integers(
             };
             divide(cx, op, a, (b, divisor), data_type)
         }
-        _ => wrapping(cx, binary_op(op), a, b, data_type),
+        ArithmeticOp::AddExact => exact(cx, OverflowOp::Add, (a, b), valid, data_type),
+        ArithmeticOp::SubtractExact => exact(cx, OverflowOp::Sub, (a, b), valid, data_type),
+        ArithmeticOp::MultiplyExact => exact(cx, OverflowOp::Mul, (a, b), valid, data_type),
+        ArithmeticOp::Add | ArithmeticOp::Subtract | ArithmeticOp::Multiply => {
+            wrapping(cx, binary_op(op), a, b, data_type)
+        }
     };
     Ok(integer(cx, result.value, valid, result.range))
+}
+
+/// + - * where the type must hold the result: what it does not hold is reported, unless ranges exclude it.
+fn exact(
+    cx: &mut Context<'_>,
+    op: OverflowOp,
+    (a, b): (Int, Int),
+    valid: Option<V>,
+    data_type: &DataType,
+) -> Int {
+    let full = data_type.full_range().unwrap_or(range::UNBOUNDED);
+    let in_words = |a: Int| register_of(a.range).bits() <= 64;
+    if *data_type == DataType::Int64 && in_words(a) && in_words(b) {
+        let result = match op {
+            OverflowOp::Add => range::add(a.range, b.range),
+            OverflowOp::Sub => range::subtract(a.range, b.range),
+            OverflowOp::Mul => range::multiply(a.range, b.range),
+        };
+        if !result.is_some_and(|result| result.within(full)) {
+            // A word tells by itself.
+            let (left, right) =
+                (cx.builder.convert(a.value, Scalar::I64), cx.builder.convert(b.value, Scalar::I64));
+            let overflows = cx.builder.overflows(op, left, right);
+            report(cx, overflows, valid, Status::Overflow);
+            let value = match op {
+                OverflowOp::Add => cx.builder.add(left, right),
+                OverflowOp::Sub => cx.builder.sub(left, right),
+                OverflowOp::Mul => cx.builder.mul(left, right),
+            };
+            return Int { value, range: full };
+        }
+    }
+    let (result, overflow) = checked(cx, op, a, b);
+    let converted = bounded(cx, result, full);
+    if let Some(bad) = either(cx, overflow, converted.bad) {
+        report(cx, bad, valid, Status::Overflow);
+    }
+    let range = converted.value.range.unwrap_or(full);
+    match converted.value.repr {
+        Repr::Scalar(value) => Int { value, range },
+        Repr::Text(_) => result,
+    }
 }
 
 /// The scalar type that has exactly the values of an integer type.

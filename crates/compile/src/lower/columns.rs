@@ -93,7 +93,7 @@ impl Line {
             ExprKind::Cast { input, .. } if input.data_type.is_integer() => {
                 return Some((input, Line { factor: 1, addend: 0 }));
             }
-            ExprKind::Arithmetic(op, a, b) => (op, a, b),
+            ExprKind::Arithmetic(op, a, b) => (op.plain(), a, b),
             _ => return None,
         };
         let constant = |expr: &Expr| match expr.kind {

@@ -43,9 +43,9 @@ pub(super) fn lower(
     let valid = both(cx, a_valid, b_valid);
     let overflow = either(cx, a_overflow, b_overflow);
     let (result, last_overflow) = match op {
-        ArithmeticOp::Add => checked(cx, OverflowOp::Add, a, b),
-        ArithmeticOp::Subtract => checked(cx, OverflowOp::Sub, a, b),
-        ArithmeticOp::Multiply => checked(cx, OverflowOp::Mul, a, b),
+        ArithmeticOp::Add | ArithmeticOp::AddExact => checked(cx, OverflowOp::Add, a, b),
+        ArithmeticOp::Subtract | ArithmeticOp::SubtractExact => checked(cx, OverflowOp::Sub, a, b),
+        ArithmeticOp::Multiply | ArithmeticOp::MultiplyExact => checked(cx, OverflowOp::Mul, a, b),
         ArithmeticOp::Divide | ArithmeticOp::Remainder => {
             report_zero_divisor(cx, b, valid);
             divide(cx, op, a, (b, constant_of(right, right_power as u32)))

@@ -312,7 +312,10 @@ fn children_type(kind: &ExprKind) -> Option<DataType> {
     children(&expr).first().map(|first| first.data_type.clone())
 }
 
-const ARITHMETIC: [ArithmeticOp; 5] = [
+const ARITHMETIC: [ArithmeticOp; 8] = [
+    ArithmeticOp::AddExact,
+    ArithmeticOp::SubtractExact,
+    ArithmeticOp::MultiplyExact,
     ArithmeticOp::Add,
     ArithmeticOp::Subtract,
     ArithmeticOp::Multiply,
@@ -323,9 +326,10 @@ const ARITHMETIC: [ArithmeticOp; 5] = [
 const COMPARES: [CompareOp; 6] =
     [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
 
-pub const AGGREGATES: [AggregateFunction; 20] = [
+pub const AGGREGATES: [AggregateFunction; 21] = [
     AggregateFunction::Count,
     AggregateFunction::Sum,
+    AggregateFunction::SumExact,
     AggregateFunction::Min,
     AggregateFunction::Max,
     AggregateFunction::Avg,

@@ -3,7 +3,8 @@
 //! `ceil` and `floor` of DataFusion give the type of their argument, which need not hold the next whole number: they fail. A comparison
 //! makes both sides one decimal of 38 digits, into which a side need not fit: that fails too. Here a whole number has no digits behind the
 //! point, and constants and integers that may not fit are compared as decimals of 76 digits, which hold any two of 38. Numbers that are written with a point
-//! are compared with decimals as they are written, and floats of rows as floats.
+//! are compared with decimals as they are written, and floats of rows as floats. A decimal, and a number that is written with a point, that
+//! is cast to an integer is rounded, half away from zero, as SQL's other engines do; DataFusion cuts it.
 
 use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -12,7 +13,7 @@ use datafusion::error::Result;
 use datafusion::functions::math::{ceil::CeilFunc, floor::FloorFunc};
 use datafusion::logical_expr::expr::{Between, BinaryExpr, InList, ScalarFunction};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator, TryCast};
 
 /// A node whose decimals keep within their types.
 pub(super) fn corrected(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -33,6 +34,9 @@ fn may_concern(expr: &Expr) -> bool {
         }
         Expr::Between(Between { expr, low, high, .. }) => is_cast(expr) || is_cast(low) || is_cast(high),
         Expr::InList(InList { expr, list, .. }) => is_cast(expr) || list.iter().any(is_cast),
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => {
+            field.data_type().is_integer() || field.data_type().is_decimal()
+        }
         _ => false,
     }
 }
@@ -64,9 +68,33 @@ fn mended(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             operands.extend(list.iter_mut());
             widen(&mut operands, schema)?
         }
+        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
+            rounded(expr, field.data_type(), schema)?
+        }
         _ => false,
     };
     Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+}
+
+/// Rounds what is cast to an integer, and makes what is written with a point and cast to a decimal one of its digits; whether anything has
+/// changed.
+fn rounded(expr: &mut Box<Expr>, to: &DataType, schema: &DFSchema) -> Result<bool> {
+    if let Expr::Literal(ScalarValue::Float64(Some(value)), _) = expr.as_ref() {
+        let Some(Operand::Written(value, ..)) = written(*value)? else { return Ok(false) };
+        let value = match to.is_integer() {
+            true => value.cast_to(&DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0))?,
+            false => value,
+        };
+        **expr = Expr::Literal(value, None);
+        return Ok(true);
+    }
+    if !to.is_integer() {
+        return Ok(false);
+    }
+    let DataType::Decimal128(precision, scale @ 1..) = expr.get_type(schema)? else { return Ok(false) };
+    let whole = i16::from(precision) - i16::from(scale) + 1;
+    cast(expr, DataType::Decimal128(whole.clamp(1, DECIMAL128_MAX_PRECISION.into()) as u8, 0));
+    Ok(true)
 }
 
 /// `ceil` or `floor` of a decimal with room for one more digit, and none behind the point.

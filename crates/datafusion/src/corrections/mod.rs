@@ -3,6 +3,7 @@
 
 mod decimals;
 mod distinct_counts;
+pub(crate) mod exact;
 pub(crate) mod nan;
 mod regexes;
 
@@ -10,7 +11,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
 use crate::options::KelpieOptions;
@@ -33,7 +34,8 @@ impl AnalyzerRule for CorrectionsRule {
         let mend = |plan| {
             regexes::corrected(plan)?
                 .transform_data(nan::rule::corrected)?
-                .transform_data(decimals::corrected)
+                .transform_data(decimals::corrected)?
+                .transform_data(exact::corrected)
         };
         Ok(plan.transform_up_with_subqueries(mend)?.data)
     }
@@ -50,6 +52,9 @@ fn map_expressions(
         if !concerns(&expr)? {
             return Ok(Transformed::no(expr));
         }
+        if let Expr::GroupingSet(sets) = expr {
+            return Ok(Transformed::yes(Expr::GroupingSet(map_grouping_sets(sets, &mend)?)));
+        }
         let name = names.save(&expr);
         Ok(mend(expr)?.update_data(|expr| name.restore(expr)))
     })?;
@@ -57,4 +62,23 @@ fn map_expressions(
         true => mapped.map_data(LogicalPlan::recompute_schema),
         false => Ok(mapped),
     }
+}
+
+/// Grouping sets with their parts mended, which are columns of their own, each under its own name.
+fn map_grouping_sets(
+    sets: GroupingSet,
+    mend: &impl Fn(Expr) -> Result<Transformed<Expr>>,
+) -> Result<GroupingSet> {
+    let part = |expr: Expr| -> Result<Expr> {
+        let name = NamePreserver::new_for_projection().save(&expr);
+        Ok(name.restore(mend(expr)?.data))
+    };
+    let parts = |exprs: Vec<Expr>| exprs.into_iter().map(part).collect::<Result<Vec<_>>>();
+    Ok(match sets {
+        GroupingSet::Rollup(exprs) => GroupingSet::Rollup(parts(exprs)?),
+        GroupingSet::Cube(exprs) => GroupingSet::Cube(parts(exprs)?),
+        GroupingSet::GroupingSets(sets) => {
+            GroupingSet::GroupingSets(sets.into_iter().map(parts).collect::<Result<Vec<_>>>()?)
+        }
+    })
 }

@@ -24,7 +24,7 @@ pub fn into_datafusion(error: EngineError) -> DataFusionError {
         EngineError::Query(error) => match error {
             QueryError::DivideByZero => arrow(ArrowError::DivideByZero),
             QueryError::Overflow => {
-                arrow(ArrowError::ArithmeticOverflow("the result does not fit its type".into()))
+                arrow(ArrowError::ArithmeticOverflow("the result of an operation is beyond its type".into()))
             }
             QueryError::CastOutOfRange => {
                 arrow(ArrowError::CastError("a value does not fit the target type".into()))

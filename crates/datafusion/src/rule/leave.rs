@@ -31,6 +31,7 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use kelpie_engine::{DeviceChoice, DeviceKind, Engine};
 
+use crate::corrections::exact::{Exact, ExactOp};
 use crate::join_order::estimated_rows;
 use crate::node::Node;
 use crate::node::{name_of, pass_through};
@@ -180,6 +181,13 @@ impl Parts<'_> {
     }
 }
 
+/// The operands of a difference of integers that fails where their type does not hold it.
+fn exact_difference(expr: &Arc<dyn PhysicalExpr>) -> Option<&[Arc<dyn PhysicalExpr>; 2]> {
+    let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+    let exact = call.fun().inner().as_ref().downcast_ref::<Exact>()?;
+    (exact.op() == ExactOp::Subtract).then(|| call.args().try_into().ok()).flatten()
+}
+
 /// Whether a join's condition has an inequality between its sides: then not all pairs are tried, but the rows of a range are searched for.
 fn has_range(filter: &JoinFilter) -> bool {
     let side = |expr: &Arc<dyn PhysicalExpr>| -> Option<JoinSide> {
@@ -192,10 +200,15 @@ fn has_range(filter: &JoinFilter) -> bool {
     let is_distance = |expr: &Arc<dyn PhysicalExpr>| {
         let inner = expr.downcast_ref::<ScalarFunctionExpr>().filter(|function| function.name() == "abs");
         let inner = inner.and_then(|function| function.args().first()).unwrap_or(expr);
-        inner.downcast_ref::<BinaryExpr>().is_some_and(|difference| {
-            let sides = (side(difference.left()), side(difference.right()));
-            *difference.op() == Operator::Minus && matches!(sides, (Some(left), Some(right)) if left != right)
-        })
+        let is_between =
+            |left, right| matches!((side(left), side(right)), (Some(left), Some(right)) if left != right);
+        match (inner.downcast_ref::<BinaryExpr>(), exact_difference(inner)) {
+            (Some(difference), _) if *difference.op() == Operator::Minus => {
+                is_between(difference.left(), difference.right())
+            }
+            (_, Some([left, right])) => is_between(left, right),
+            _ => false,
+        }
     };
     let is_range = |condition: &Arc<dyn PhysicalExpr>| {
         condition.downcast_ref::<BinaryExpr>().is_some_and(|compared| {

@@ -22,6 +22,7 @@ use kelpie_compile::types::{DataType, Field, Literal};
 
 use super::derive::Below;
 use super::translator::Translator;
+use crate::corrections::exact::ExactSum;
 use crate::node::{Node, pass_through};
 use crate::types;
 
@@ -221,6 +222,7 @@ fn function(udf: &AggregateUDF) -> Option<AggregateFunction> {
     known! {
         count::Count => Count,
         sum::Sum => Sum,
+        ExactSum => SumExact,
         min_max::Min => Min,
         min_max::Max => Max,
         // false < true

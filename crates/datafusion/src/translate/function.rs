@@ -11,11 +11,14 @@ use datafusion::logical_expr::{ScalarUDF, ScalarUDFImpl};
 use datafusion::physical_expr::expressions::Literal as LiteralExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use kelpie_compile::context::Unsupported;
-use kelpie_compile::expr::{DatePart, ExprKind, Function, Granularity, Regex, Search, Side, columns_read};
+use kelpie_compile::expr::{
+    ArithmeticOp, DatePart, Expr, ExprKind, Function, Granularity, Regex, Search, Side, columns_read,
+};
 use kelpie_compile::types::Literal;
 
 use super::expr::{ExprTranslator, align, is_zoned};
 use crate::any_year::AnyYear;
+use crate::corrections::exact::{Exact, ExactOp};
 use crate::corrections::nan::OneNan;
 use crate::types;
 
@@ -74,6 +77,18 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
     let any_year = call.fun().inner().downcast_ref::<AnyYear>();
     let of_datafusion = any_year.map_or_else(|| call.fun(), AnyYear::inner);
     let implementation = of_datafusion.inner().as_ref();
+    if let Some(exact) = implementation.downcast_ref::<Exact>() {
+        let op = match exact.op() {
+            ExactOp::Add => ArithmeticOp::AddExact,
+            ExactOp::Subtract => ArithmeticOp::SubtractExact,
+            ExactOp::Multiply => ArithmeticOp::MultiplyExact,
+        };
+        let operands = translator.exprs(call.args())?;
+        return match <[Expr; 2]>::try_from(operands) {
+            Ok([left, right]) => Some(ExprKind::Arithmetic(op, Box::new(left), Box::new(right))),
+            Err(_) => translator.refuse(call, "two operands are expected"),
+        };
+    }
     if let Some(function) = simple(implementation) {
         return simple_call(translator, call, function);
     }

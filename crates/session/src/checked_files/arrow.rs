@@ -44,7 +44,7 @@ struct Input<'a> {
 impl Input<'_> {
     fn read(&mut self, start: u64, length: u64) -> Result<Vec<u8>, String> {
         if start.checked_add(length).is_none_or(|end| end > self.bytes) {
-            return Err(format!("{length} bytes from {start} on are not within the file"));
+            return Err(format!("the {length} bytes of a message from {start} on are not within the file"));
         }
         let mut bytes = vec![0; length as usize];
         let read = self.file.seek(SeekFrom::Start(start)).and_then(|_| self.file.read_exact(&mut bytes));

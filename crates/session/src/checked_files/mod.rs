@@ -12,6 +12,7 @@ mod footer;
 mod guard;
 mod pages;
 mod parquet;
+mod reading;
 mod thrift;
 mod unreadable;
 
@@ -21,10 +22,11 @@ use datafusion::error::{DataFusionError, Result};
 
 pub(crate) use external::check_external;
 pub(crate) use guard::{caught, is_panic};
-pub(crate) use unreadable::find as find_unreadable;
+pub(crate) use reading::with_checked_pages;
+pub(crate) use unreadable::{find as find_unreadable, of_arrow as unreadable_of_arrow};
 
 /// Of smaller tables the headers of all pages and all decimals are looked at: these are read by DataFusion's operators, which do
-/// neither count rows nor digits.
+/// neither count rows nor digits. Of others the sizes that headers say are looked at as the columns are read.
 const SMALL_BYTES: u64 = 16 << 20;
 
 /// Of smaller tables nothing is gained by leaving row groups out.

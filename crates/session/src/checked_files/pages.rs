@@ -52,9 +52,22 @@ pub(super) fn check_pages(bytes: &[u8], chunk: &Chunk, leaf: &Leaf, rows: i64) -
     }
 }
 
+/// Goes through the headers of pages that stand one behind the other; the place of the first whose sizes cannot be, and what is wrong.
+/// What is no header is the reader's to find.
+pub(super) fn check_sizes(bytes: &[u8]) -> Result<(), (usize, String)> {
+    let mut at = 0usize;
+    while let Some(left) = bytes.get(at..).filter(|left| !left.is_empty()) {
+        let mut reader = Reader::new(left);
+        let Ok(header) = header(&mut reader) else { break };
+        header.check_sizes((left.len() - reader.at()) as i64).map_err(|what| (at, what))?;
+        at = at.saturating_add(reader.at()).saturating_add(header.compressed as usize);
+    }
+    Ok(())
+}
+
 impl Header {
-    /// Whether it can be the header of a page of a column, with so many bytes left for it.
-    fn check(&self, left: i64, leaf: &Leaf) -> Result<(), String> {
+    /// Whether a page can have the sizes that it says, with so many bytes left for it.
+    fn check_sizes(&self, left: i64) -> Result<(), String> {
         if !(0..=left).contains(&self.compressed) {
             return Err(format!("is said to have {} bytes, and {left} are left", self.compressed));
         }
@@ -65,6 +78,12 @@ impl Header {
                 self.compressed, self.uncompressed
             ));
         }
+        Ok(())
+    }
+
+    /// Whether it can be the header of a page of a column, with so many bytes left for it.
+    fn check(&self, left: i64, leaf: &Leaf) -> Result<(), String> {
+        self.check_sizes(left)?;
         let [definitions, repetitions] = self.levels;
         let levels = definitions.saturating_add(repetitions);
         if definitions < 0 || repetitions < 0 || levels > self.compressed.min(self.uncompressed) {

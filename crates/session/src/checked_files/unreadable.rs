@@ -29,8 +29,9 @@ pub(crate) struct Unreadable {
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.path.display())?;
-        if let Some(column) = &self.column {
-            write!(f, "column {column}: ")?;
+        match &self.column {
+            Some(column) => write!(f, "column {column}: ")?,
+            None => f.write_str("its metadata cannot be read: ")?,
         }
         f.write_str(&self.what)
     }
@@ -65,6 +66,15 @@ pub(crate) fn find(config: &FileScanConfig) -> Option<Unreadable> {
             Some(Unreadable { path: path.clone(), column: column.map(Into::into), what })
         };
         failure(None).or_else(|| names.iter().find_map(|name| failure(Some(name))))
+    })
+}
+
+/// The first column of an Arrow file that cannot be read.
+pub(crate) fn of_arrow<'a>(path: &Path, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut names = names;
+    names.find(|name| {
+        let read = catch_unwind(AssertUnwindSafe(|| arrow_column(path, Some(name))));
+        !matches!(read, Ok(Ok(())))
     })
 }
 

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Fetch, GroupByExpr, GroupByWithModifier, LimitClause, OrderBy, OrderByKind, Query, Select,
-    SelectFlavor, SelectItem, SetExpr, TableFactor, Value, WildcardAdditionalOptions,
+    Expr, Fetch, GroupByExpr, GroupByWithModifier, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query,
+    Select, SelectFlavor, SelectItem, SetExpr, TableFactor, Value, WildcardAdditionalOptions,
 };
 
 use crate::syntax::{Flow, Walk, plain_query, select_all, visit};
@@ -21,7 +21,7 @@ struct Clauses;
 impl Walk for Clauses {
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         if let Some(order) = &mut query.order_by {
-            order_by_all(order);
+            order_by_all(order, &query.body);
         }
         fetch(query);
         ControlFlow::Continue(())
@@ -70,8 +70,25 @@ fn sets_of(keys: &mut Vec<Expr>) -> Vec<Vec<Expr>> {
     std::mem::take(keys).into_iter().map(|key| vec![key]).collect()
 }
 
-/// `ALL` cannot be the name of a column without quotes.
-fn order_by_all(order: &mut OrderBy) {
+/// `ALL` cannot be the name of a column without quotes. It is all columns from left to right: by their places, where these are known.
+fn order_by_all(order: &mut OrderBy, body: &SetExpr) {
+    all_as_kind(order);
+    let OrderByKind::All(options) = &order.kind else { return };
+    let SetExpr::Select(select) = body else { return };
+    let is_wildcard =
+        |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+    if select.projection.iter().any(is_wildcard) {
+        return;
+    }
+    let place = |place: usize| OrderByExpr {
+        expr: Expr::value(Value::Number(place.to_string(), false)),
+        options: *options,
+        with_fill: None,
+    };
+    order.kind = OrderByKind::Expressions((1..=select.projection.len()).map(place).collect());
+}
+
+fn all_as_kind(order: &mut OrderBy) {
     let OrderByKind::Expressions(keys) = &order.kind else { return };
     let [key] = keys.as_slice() else { return };
     if let Expr::Identifier(name) = &key.expr

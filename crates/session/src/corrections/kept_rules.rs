@@ -3,17 +3,22 @@
 //! - `a JOIN b ON a.s IS NOT DISTINCT FROM b.s` becomes a join whose keys all take NULLs for equal. Two rules then add keys to it, or to a
 //!   join beside it, for which NULL is not equal to NULL (`a.x = b.x` of a WHERE), and answers get rows too many or too few.
 //! - A condition without columns, such as `'x' > 'x'`, is pushed below an aggregate of all rows, which has a row whatever it holds.
+//! - `2 = a` that is moved to where `a = 2` stands is taken for another value, so that no row is left, and of `a >= 5` and `5 < a` the first
+//!   is kept: conditions are compared as they are written. Here a constant is always on the right.
+//! - Groups by keys of a join's side and more are taken for told apart by these keys, and grouped again, by DISTINCT within an aggregate or
+//!   by a query around them, lose the other keys.
 //! - DISTINCT is dropped where the rows below are grouped by a key of theirs and something else: the key is then taken for unique.
 
 use std::sync::Arc;
 
-use datafusion::common::NullEquality;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{FunctionalDependencies, NullEquality};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder,
+    Aggregate, BinaryExpr, Distinct, Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
+    Projection,
 };
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
@@ -31,11 +36,14 @@ const CONDITIONS: &str = "push_down_filter";
 /// The rule that makes groups of DISTINCT.
 const DISTINCT: &str = "replace_distinct_aggregate";
 
+/// The rule that drops columns that nobody needs, and keys of groups that follow from others.
+const COLUMNS: &str = "optimize_projections";
+
 /// Keeps these rules of a session from such plans.
 pub(crate) fn keep_from_rules(builder: &mut SessionStateBuilder) {
     let optimizer = builder.optimizer().get_or_insert_with(Optimizer::new);
     for rule in &mut optimizer.rules {
-        if [KEYS, LIST, CONDITIONS, DISTINCT].contains(&rule.name()) {
+        if [KEYS, LIST, CONDITIONS, DISTINCT, COLUMNS].contains(&rule.name()) {
             *rule = Arc::new(Kept(Arc::clone(rule)));
         }
     }
@@ -71,6 +79,15 @@ impl OptimizerRule for Kept {
             (CONDITIONS, LogicalPlan::Filter(filter)) if is_of_no_rows(&filter) => {
                 Ok(Transformed::no(LogicalPlan::Filter(filter)))
             }
+            (CONDITIONS, LogicalPlan::Filter(filter)) => {
+                let turned = filter.predicate.transform_up(|expr| Ok(constant_on_the_right(expr)))?;
+                let filter = Filter::try_new(turned.data, filter.input)?;
+                self.0.rewrite(LogicalPlan::Filter(filter), config)
+            }
+            (COLUMNS, plan) => {
+                let grouped = plan.transform_up_with_subqueries(of_keys_that_tell_nothing)?;
+                self.0.rewrite(grouped.data, config)
+            }
             (DISTINCT, LogicalPlan::Distinct(Distinct::All(input)))
                 if !input.schema().fields().is_empty() =>
             {
@@ -80,6 +97,43 @@ impl OptimizerRule for Kept {
             (_, plan) => self.0.rewrite(plan, config),
         }
     }
+}
+
+/// A comparison of a constant with something else the other way round.
+fn constant_on_the_right(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if matches!(*left, Expr::Literal(..)) && !matches!(*right, Expr::Literal(..)) =>
+        {
+            match op.swap().filter(|_| compares(op)) {
+                Some(swapped) => {
+                    Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: right, op: swapped, right: left }))
+                }
+                None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+            }
+        }
+        expr => Transformed::no(expr),
+    }
+}
+
+fn compares(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+/// Groups over rows of which nothing is known but their columns, where there are keys that could be taken to follow from others.
+fn of_keys_that_tell_nothing(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Aggregate(aggregate) = plan else { return Ok(Transformed::no(plan)) };
+    let schema = aggregate.input.schema();
+    if aggregate.group_expr.len() < 2 || schema.functional_dependencies().is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    }
+    let columns = schema.columns().into_iter().map(Expr::Column).collect();
+    let unknown = schema.as_ref().clone().with_functional_dependencies(FunctionalDependencies::empty())?;
+    let rows = Projection::try_new_with_schema(columns, aggregate.input, Arc::new(unknown))?;
+    let rows = Arc::new(LogicalPlan::Projection(rows));
+    let grouped = Aggregate::try_new(rows, aggregate.group_expr, aggregate.aggr_expr)?;
+    Ok(Transformed::yes(LogicalPlan::Aggregate(grouped)))
 }
 
 fn takes_nulls_for_equal(join: &Join) -> bool {

@@ -10,6 +10,7 @@ mod intervals;
 mod kept_rules;
 mod like;
 mod lists;
+mod materialized;
 mod merged_keys;
 mod numbers;
 mod orders;
@@ -52,7 +53,8 @@ pub(crate) fn parsed(
     dialect: &dyn Dialect,
     parse: impl Fn(&str) -> Result<Statement>,
 ) -> Result<Statement> {
-    let sql = digits::without_underscores(sql, dialect);
+    let sql = materialized::without_advice(sql, dialect);
+    let sql = digits::without_underscores(&sql, dialect);
     let with_marks = || {
         let mut statement = parse(&parentheses::marked(&sql, dialect)?).ok()?;
         parentheses::unmark(&mut statement);

@@ -22,7 +22,9 @@ impl Walk for Numbers {
         let Expr::Cast { expr: number, data_type, .. } = expr else { return ControlFlow::Continue(()) };
         if is_decimal(data_type)
             && let Some(text) = written(number)
+            // Others are decimals by their shortest digits, and keep their names.
             && text.contains('.')
+            && !is_held(text.trim_start_matches('-'))
         {
             **number = text_of(text);
         }

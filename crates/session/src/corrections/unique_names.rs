@@ -186,6 +186,20 @@ struct Bare;
 
 impl Walk for Bare {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        // DataFusion names numbers by their values, and a subquery in a list like any other.
+        match expr {
+            Expr::Value(value) => {
+                if let Value::Number(number, _) = &mut value.value
+                    && number.contains(['.', 'e', 'E'])
+                    && let Ok(float) = number.parse::<f64>()
+                {
+                    *number = float.to_string();
+                }
+            }
+            Expr::TypedString(written) => *expr = Expr::Value(written.value.clone()),
+            Expr::InSubquery { .. } => *expr = Expr::Identifier(quoted("IN (<subquery>)")),
+            _ => {}
+        }
         if let Expr::Cast { expr: inner, .. } | Expr::Nested(inner) = expr {
             *expr = std::mem::replace(inner, Expr::value(Value::Null));
         }

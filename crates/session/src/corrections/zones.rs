@@ -1,28 +1,86 @@
-//! AT TIME ZONE becomes the function that knows both of its meanings.
+//! Times as they are written: AT TIME ZONE becomes the function that knows both of its meanings, and what the type of a time would get
+//! wrong is said by another.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, Value};
+use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Query, TimezoneInfo, TypedString, Value};
 
 use crate::syntax::{Flow, Walk, call, visit};
-use crate::times::AT_TIME_ZONE;
+use crate::times::{AT_TIME_ZONE, is_beyond};
 
-/// Writes every AT TIME ZONE of a statement as a call.
+/// Writes every AT TIME ZONE of a statement as a call, and times whose unit decides as casts to it.
 pub(super) fn as_calls(statement: &mut Statement) {
-    let _ = visit(statement, &mut Zones);
+    let _ = visit(statement, &mut Zones::default());
 }
 
-struct Zones;
+#[derive(Default)]
+struct Zones {
+    /// Queries around with WITH RECURSIVE, whose columns are of the type that its first rows are planned with.
+    recursive: usize,
+}
+
+fn is_recursive(query: &Query) -> bool {
+    query.with.as_ref().is_some_and(|with| with.recursive)
+}
 
 impl Walk for Zones {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        self.recursive += usize::from(is_recursive(query));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
+        self.recursive -= usize::from(is_recursive(query));
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Expr::AtTimeZone { timestamp, time_zone } = expr {
-            let nothing = || Expr::value(Value::Null);
-            let time = std::mem::replace(timestamp.as_mut(), nothing());
-            let zone = std::mem::replace(time_zone.as_mut(), nothing());
-            *expr = call(AT_TIME_ZONE, vec![time, zone]);
+        match expr {
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                *expr = call(AT_TIME_ZONE, vec![taken(timestamp), taken(time_zone)]);
+            }
+            // Nanoseconds are asked for: texts of rows are microseconds else, which hold all years.
+            Expr::Cast { kind, expr: inner, data_type: DataType::Timestamp(Some(9), zone), .. }
+                if *kind != CastKind::TryCast && is_local(zone) =>
+            {
+                let unit = Expr::value(Value::SingleQuotedString("Timestamp(Nanosecond, None)".into()));
+                *expr = call("arrow_cast", vec![taken(inner), unit]);
+            }
+            Expr::Cast { expr: inner, data_type: DataType::Timestamp(None, zone), .. }
+                if self.recursive > 0 && is_local(zone) =>
+            {
+                let text =
+                    if let Expr::Value(value) = inner.as_ref() { value.value.clone() } else { Value::Null };
+                if let Some(made) = in_microseconds(text) {
+                    *expr = made;
+                }
+            }
+            Expr::TypedString(TypedString { data_type: DataType::Timestamp(None, zone), value, .. })
+                if self.recursive > 0 && is_local(zone) =>
+            {
+                if let Some(made) = in_microseconds(value.value.clone()) {
+                    *expr = made;
+                }
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }
+}
+
+fn taken(expr: &mut Expr) -> Expr {
+    std::mem::replace(expr, Expr::value(Value::Null))
+}
+
+fn is_local(zone: &TimezoneInfo) -> bool {
+    matches!(zone, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone)
+}
+
+/// A time that nanoseconds do not hold.
+fn in_microseconds(text: Value) -> Option<Expr> {
+    let Value::SingleQuotedString(text) = text else { return None };
+    let unit = Expr::value(Value::SingleQuotedString("Timestamp(Microsecond, None)".into()));
+    is_beyond(&text, None)
+        .then(|| call("arrow_cast", vec![Expr::value(Value::SingleQuotedString(text)), unit]))
 }

@@ -9,6 +9,11 @@ pub(super) fn at(path: &Path, error: impl std::fmt::Display) -> DataFusionError 
     DataFusionError::Execution(format!("{}: {error}", path.display()))
 }
 
+/// An error of what a file says of itself as a whole.
+pub(super) fn in_metadata(path: &Path, error: impl std::fmt::Display) -> DataFusionError {
+    at(path, format!("its metadata cannot be read: {error}"))
+}
+
 /// An error without the words that say that it is one.
 pub(crate) fn plain(error: &DataFusionError) -> String {
     match error {

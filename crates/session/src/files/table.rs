@@ -18,7 +18,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::error::{at, plain};
+use super::error::{at, in_metadata, plain};
 use super::format::Kind;
 use super::local_format::LocalFormat;
 use super::options::ReadOptions;
@@ -121,7 +121,7 @@ async fn parquet(state: &SessionState, files: &[DataFile], options: &ReadOptions
         let address = address(&file.path)?;
         let schema = caught(listing.infer_schema(state, &address)).await;
         // DataFusion's readers do not all name the file.
-        schemas.push((file.path.as_path(), schema.map_err(|error| at(&file.path, plain(&error)))?));
+        schemas.push((file.path.as_path(), schema.map_err(|error| in_metadata(&file.path, plain(&error)))?));
     }
     Ok(Known { format, united: unite(&schemas, Values::Typed)?, sound_bounds })
 }
@@ -137,8 +137,8 @@ async fn text(first: &DataFile, files: &[DataFile], options: &ReadOptions) -> Re
     for file in files {
         let state = state_of(file.bytes, Some(&file.version));
         let shape = caught(async { reader.shape(&file.path, &state) }).await;
-        let shape =
-            shape.map_err(|error| if is_panic(&error) { at(&file.path, plain(&error)) } else { error })?;
+        let shape = shape
+            .map_err(|error| if is_panic(&error) { in_metadata(&file.path, plain(&error)) } else { error })?;
         if let (None, Layout::Csv(of_first)) = (&dialect, &shape.layout) {
             dialect = Some(of_first.clone());
         }

@@ -23,12 +23,15 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator, Union};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator, TryCast, Union};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use kelpie_datafusion::{AnyYear, KelpieOptions};
 
 pub(crate) use self::at_zone::AT_TIME_ZONE;
-use self::operands::{beyond_nanoseconds, bring_together, exact_comparison, is_date, is_of_nanoseconds};
+pub(crate) use self::operands::is_beyond;
+use self::operands::{
+    beyond_nanoseconds, bring_together, exact_comparison, is_date, is_of_nanoseconds, is_text_of_row,
+};
 
 /// Adds the rule to a session, before the one that brings types together, and functions of times that know all years.
 pub(crate) fn add_times(builder: &mut SessionStateBuilder) {
@@ -43,6 +46,8 @@ pub(crate) fn add_times(builder: &mut SessionStateBuilder) {
 
 /// Functions that take nanoseconds where they are given a date or a text.
 const OF_TIMES: [&str; 2] = ["date_trunc", "date_bin"];
+/// Functions that compute in nanoseconds, and give no rows for times that these do not hold.
+const OF_SERIES: [&str; 2] = ["generate_series", "range"];
 /// A function that gives nanoseconds.
 const TO_TIMESTAMP: &str = "to_timestamp";
 
@@ -107,6 +112,7 @@ fn has_times(expr: &Expr, schema: &DFSchema) -> bool {
     };
     match expr {
         Expr::Cast(cast) => matches!(cast.field.data_type(), DataType::Timestamp(..)),
+        Expr::TryCast(cast) => matches!(cast.field.data_type(), DataType::Timestamp(..)),
         Expr::BinaryExpr(BinaryExpr { left, right, .. }) => is_time(left) || is_time(right),
         Expr::Between(Between { expr, low, high, .. }) => is_time(expr) || is_time(low) || is_time(high),
         Expr::InList(InList { expr, list, .. }) => is_time(expr) || list.iter().any(is_time),
@@ -131,6 +137,17 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             return Ok(match mended_cast(cast, schema) {
                 Some(mended) => Transformed::yes(mended),
                 None => Transformed::no(expr),
+            });
+        }
+        Expr::TryCast(TryCast { expr: inner, field }) => {
+            let strict = Cast::new(inner.clone(), field.data_type().clone());
+            return Ok(match mended_cast(&strict, schema) {
+                Some(Expr::Cast(cast)) => {
+                    let microseconds = cast.field.data_type().clone();
+                    Transformed::yes(Expr::TryCast(TryCast::new(cast.expr, microseconds)))
+                }
+                Some(literal @ Expr::Literal(..)) => Transformed::yes(literal),
+                _ => Transformed::no(expr),
             });
         }
         Expr::BinaryExpr(binary) => match exact_comparison(binary, schema) {
@@ -158,6 +175,11 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                     let changed = mend_argument(times.next(), schema);
                     mend_argument(times.next(), schema) || changed
                 }
+                name if OF_SERIES.contains(&name) => {
+                    let coarse =
+                        args.iter_mut().filter_map(|time| in_nanoseconds(time, schema).then_some(()));
+                    coarse.count() > 0
+                }
                 _ => false,
             }
         }
@@ -166,7 +188,19 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
 }
 
-/// A cast to nanoseconds of what these do not hold: of a literal beyond them, or of a date, which may be of any year.
+/// A time as one of nanoseconds, or an error where these do not hold it.
+fn in_nanoseconds(time: &mut Expr, schema: &DFSchema) -> bool {
+    let is_coarse = matches!(
+        time.get_type(schema),
+        Ok(DataType::Timestamp(unit, None)) if unit != TimeUnit::Nanosecond
+    );
+    if is_coarse {
+        operands::cast(time, DataType::Timestamp(TimeUnit::Nanosecond, None));
+    }
+    is_coarse
+}
+
+/// A cast to nanoseconds of what these do not hold: of a literal beyond them, or of a date or a text of a row, which may be of any year.
 fn mended_cast(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
     if let Some(value) = beyond_nanoseconds(cast) {
         return Some(Expr::Literal(value, None));
@@ -176,8 +210,8 @@ fn mended_cast(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
     }
     let DataType::Timestamp(TimeUnit::Nanosecond, zone) = cast.field.data_type() else { return None };
     let microseconds = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
-    let of_date = is_date(&cast.expr, schema);
-    of_date.then(|| Expr::Cast(Cast::new(cast.expr.clone(), microseconds)))
+    let is_mended = is_date(&cast.expr, schema) || is_text_of_row(&cast.expr, schema);
+    is_mended.then(|| Expr::Cast(Cast::new(cast.expr.clone(), microseconds)))
 }
 
 fn mend_binary(binary: &mut BinaryExpr, schema: &DFSchema) -> Result<bool> {

@@ -159,7 +159,8 @@ fn kind(expr: &Expr, schema: &DFSchema, compared: bool) -> Operand {
         return Operand::Written(text.into(), zone.clone());
     }
     if let Some(text) = text(expr) {
-        return if compared { Operand::Written(text.into(), None) } else { Operand::Other };
+        let is_time = compared || parsed(text, TimeUnit::Microsecond, None).is_some();
+        return if is_time { Operand::Written(text.into(), None) } else { Operand::Other };
     }
     if let Expr::Literal(value, _) = expr
         && let ScalarValue::TimestampMicrosecond(Some(_), zone) = value
@@ -174,6 +175,11 @@ fn kind(expr: &Expr, schema: &DFSchema, compared: bool) -> Operand {
         Ok(DataType::Date32 | DataType::Date64) => Operand::Date,
         _ => Operand::Other,
     }
+}
+
+/// Whether an expression is a text that is not written out.
+pub(super) fn is_text_of_row(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| data_type.is_string()) && text(expr).is_none()
 }
 
 fn is_now(expr: &Expr) -> bool {
@@ -218,7 +224,8 @@ fn written(text: &str, unit: TimeUnit, zone: Option<Arc<str>>) -> Option<ScalarV
     finer.into_iter().filter(|finer| *finer >= unit).find_map(exact)
 }
 
-fn is_beyond(text: &str, zone: Option<&Arc<str>>) -> bool {
+/// Whether a text is a time that nanoseconds do not hold.
+pub(crate) fn is_beyond(text: &str, zone: Option<&Arc<str>>) -> bool {
     parsed(text, TimeUnit::Nanosecond, zone).is_none() && parsed(text, TimeUnit::Microsecond, zone).is_some()
 }
 

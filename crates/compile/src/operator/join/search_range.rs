@@ -214,7 +214,11 @@ fn distances(
         ExprKind::Function(Function::Abs, arguments) => (true, arguments.first()?),
         _ => (false, difference),
     };
-    let ExprKind::Arithmetic(ArithmeticOp::Subtract, left, right) = &difference.kind else { return None };
+    let ExprKind::Arithmetic(ArithmeticOp::Subtract | ArithmeticOp::SubtractExact, left, right) =
+        &difference.kind
+    else {
+        return None;
+    };
     let data_type = &difference.data_type;
     let is_integer =
         matches!(data_type, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64);

@@ -45,8 +45,14 @@ impl Strength {
 
     pub(super) fn of_arithmetic(op: ArithmeticOp) -> Strength {
         match op {
-            ArithmeticOp::Add | ArithmeticOp::Subtract => Strength::Sum,
-            ArithmeticOp::Multiply | ArithmeticOp::Divide | ArithmeticOp::Remainder => Strength::Product,
+            ArithmeticOp::Add
+            | ArithmeticOp::AddExact
+            | ArithmeticOp::Subtract
+            | ArithmeticOp::SubtractExact => Strength::Sum,
+            ArithmeticOp::Multiply
+            | ArithmeticOp::MultiplyExact
+            | ArithmeticOp::Divide
+            | ArithmeticOp::Remainder => Strength::Product,
         }
     }
 }

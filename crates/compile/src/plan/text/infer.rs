@@ -55,7 +55,7 @@ pub(super) fn gives(kind: &ExprKind, target: &DataType) -> Option<Gives> {
 
 fn arithmetic(op: ArithmeticOp, a: &Expr, b: &Expr) -> DataType {
     use DataType::{Date32, Decimal128, Int64, Interval};
-    match (op, &a.data_type, &b.data_type) {
+    match (op.plain(), &a.data_type, &b.data_type) {
         (ArithmeticOp::Add, Interval, other) => other.clone(),
         (ArithmeticOp::Subtract, Date32, Date32) => Int64,
         (_, Decimal128 { precision: p, scale: s }, Decimal128 { precision: q, scale: t }) => {
@@ -72,13 +72,13 @@ fn decimal(op: ArithmeticOp, (p, s): (u8, i8), (q, t): (u8, i8)) -> DataType {
         scale: scale.clamp(-38, 38) as i8,
     };
     let (precision, scale, other, places) = (i32::from(p), i32::from(s), i32::from(q), i32::from(t));
-    match op {
-        ArithmeticOp::Add | ArithmeticOp::Subtract => {
+    match op.plain() {
+        ArithmeticOp::Multiply => digits(precision + other + 1, scale + places),
+        ArithmeticOp::Divide | ArithmeticOp::Remainder => digits(precision, scale),
+        _ => {
             let most = scale.max(places);
             digits(most + (precision - scale).max(other - places) + 1, most)
         }
-        ArithmeticOp::Multiply => digits(precision + other + 1, scale + places),
-        ArithmeticOp::Divide | ArithmeticOp::Remainder => digits(precision, scale),
     }
 }
 
@@ -113,16 +113,18 @@ pub(super) fn aggregated(aggregate: &Aggregate) -> Gives {
             argument.clone()
         }
         (VarSample | VarPopulation | StddevSample | StddevPopulation, _) => DataType::Float64,
-        (Sum, DataType::Decimal128 { precision, scale }) => {
+        (Sum | SumExact, DataType::Decimal128 { precision, scale }) => {
             DataType::Decimal128 { precision: precision.saturating_add(10).min(38), scale: *scale }
         }
         (Avg, DataType::Decimal128 { precision, scale }) => DataType::Decimal128 {
             precision: precision.saturating_add(4).min(38),
             scale: scale.saturating_add(4).min(38),
         },
-        (Sum, DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64) => DataType::UInt64,
-        (Sum, integer) if integer.is_integer() => DataType::Int64,
-        (Sum | Avg, _) => DataType::Float64,
+        (Sum | SumExact, DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64) => {
+            DataType::UInt64
+        }
+        (Sum | SumExact, integer) if integer.is_integer() => DataType::Int64,
+        (Sum | SumExact | Avg, _) => DataType::Float64,
     };
     Gives { data_type, nullable: aggregate.function != Count }
 }

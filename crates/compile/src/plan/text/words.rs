@@ -20,6 +20,7 @@ macro_rules! words {
 words! {
     ArithmeticOp arithmetic arithmetic_of {
         Add => "+", Subtract => "-", Multiply => "*", Divide => "/", Remainder => "%",
+        AddExact => "+!", SubtractExact => "-!", MultiplyExact => "*!",
     }
     CompareOp compare compare_of {
         Eq => "=", Ne => "<>", Lt => "<", Le => "<=", Gt => ">", Ge => ">=",
@@ -30,7 +31,7 @@ words! {
         ProbeSemi => "probe_semi", ProbeAnti => "probe_anti", ProbeMark => "probe_mark",
     }
     AggregateFunction aggregate aggregate_of {
-        Count => "count", Sum => "sum", Min => "min", Max => "max", Avg => "avg",
+        Count => "count", Sum => "sum", SumExact => "sum_exact", Min => "min", Max => "max", Avg => "avg",
         BitAnd => "bit_and", BitOr => "bit_or", BitXor => "bit_xor",
         VarSample => "var_samp", VarPopulation => "var_pop",
         StddevSample => "stddev_samp", StddevPopulation => "stddev_pop",

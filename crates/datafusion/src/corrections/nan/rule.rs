@@ -10,11 +10,8 @@ use datafusion::functions::{core, math};
 use datafusion::functions_aggregate::{average, first_last, min_max, stddev, sum, variance};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, ScalarFunction};
 use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionDefinition};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{
-    Expr, ExprSchemable, GroupingSet, LogicalPlan, Operator, Projection, ScalarUDF,
-};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Projection, ScalarUDF};
 
 use super::{OneNan, canonical_scalar};
 use crate::corrections::map_expressions;
@@ -22,14 +19,7 @@ use crate::corrections::map_expressions;
 /// Puts [`OneNan`] around what may make another NaN, where somebody could tell: not within arithmetic, nor below sums.
 pub(in crate::corrections) fn corrected(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&plan.inputs());
-    let mend = |expr| {
-        let rewriter = Rewriter { schema: &schema };
-        match expr {
-            // Its parts are columns of their own.
-            Expr::GroupingSet(_) => rewriter.grouping_sets(expr),
-            expr => rewriter.rewrite(expr, Around::Anything),
-        }
-    };
+    let mend = |expr| Rewriter { schema: &schema }.rewrite(expr, Around::Anything);
     map_expressions(plan, may_make_a_nan, mend)?.transform_data(with_results)
 }
 
@@ -118,24 +108,6 @@ impl Rewriter<'_> {
     fn gives_others(&self, from: &Expr, to: &DataType) -> bool {
         let from = || from.get_type(self.schema);
         to.is_floating() && from().is_ok_and(|from| !from.is_floating() && !from.is_numeric())
-    }
-
-    /// The parts of grouping sets, each under its own name.
-    fn grouping_sets(&self, expr: Expr) -> Result<Transformed<Expr>> {
-        let Expr::GroupingSet(sets) = expr else { return self.rewrite(expr, Around::Anything) };
-        let part = |expr: Expr| -> Result<Expr> {
-            let name = NamePreserver::new_for_projection().save(&expr);
-            Ok(name.restore(self.rewrite(expr, Around::Anything)?.data))
-        };
-        let parts = |exprs: Vec<Expr>| exprs.into_iter().map(part).collect::<Result<Vec<_>>>();
-        let sets = match sets {
-            GroupingSet::Rollup(exprs) => GroupingSet::Rollup(parts(exprs)?),
-            GroupingSet::Cube(exprs) => GroupingSet::Cube(parts(exprs)?),
-            GroupingSet::GroupingSets(sets) => {
-                GroupingSet::GroupingSets(sets.into_iter().map(parts).collect::<Result<Vec<_>>>()?)
-            }
-        };
-        Ok(Transformed::yes(Expr::GroupingSet(sets)))
     }
 }
 

@@ -85,6 +85,7 @@ fn parts(
     let parts: &[AggregateFunction] = match function {
         Count => &[Count],
         Sum => &[Sum],
+        SumExact => &[SumExact],
         Min => &[Min],
         Max => &[Max],
         BitAnd => &[BitAnd],

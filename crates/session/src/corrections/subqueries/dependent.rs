@@ -67,7 +67,7 @@ impl OuterValues {
         value_of(&self.qualifier, place)
     }
 
-    fn values(&self) -> impl Iterator<Item = Expr> {
+    pub(super) fn values(&self) -> impl Iterator<Item = Expr> {
         (0..self.columns.len()).map(|place| Expr::Column(self.value(place)))
     }
 
@@ -95,7 +95,7 @@ impl OuterValues {
     }
 
     /// The same, under the name that it had.
-    fn inside_as_before(&self, expr: &Expr) -> Result<Expr> {
+    pub(super) fn inside_as_before(&self, expr: &Expr) -> Result<Expr> {
         let inside = self.inside(expr.clone())?;
         let (qualifier, name) = expr.qualified_name();
         Ok(if inside == *expr { inside } else { inside.alias_qualified(qualifier, name) })
@@ -145,6 +145,11 @@ impl OuterValues {
             LogicalPlan::Window(window) => self.windowed(window),
             LogicalPlan::Union(union) => self.united(union),
             LogicalPlan::Values(values) => self.written(values),
+            LogicalPlan::Unnest(unnest) => {
+                let Some(input) = self.rows_of(&unnest.input)? else { return Ok(None) };
+                let (lists, options) = (unnest.exec_columns.clone(), unnest.options.clone());
+                LogicalPlanBuilder::from(input).unnest_columns_with_options(lists, options)?.build().map(Some)
+            }
             _ => Ok(None),
         }
     }
@@ -199,8 +204,8 @@ impl OuterValues {
     }
 
     fn aggregated(&self, aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
-        if matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]) {
-            return Ok(None);
+        if let [Expr::GroupingSet(sets)] = aggregate.group_expr.as_slice() {
+            return self.grouped_by_sets(aggregate, sets);
         }
         let Some(input) = self.rows_of(&aggregate.input)? else { return Ok(None) };
         let keys = aggregate.group_expr.iter().map(|expr| self.inside_as_before(expr));
@@ -215,7 +220,7 @@ impl OuterValues {
     }
 
     /// An aggregate without keys has a row for every value, also for one without rows.
-    fn with_empty_ones(&self, aggregate: &Aggregate, grouped: LogicalPlan) -> Result<LogicalPlan> {
+    pub(super) fn with_empty_ones(&self, aggregate: &Aggregate, grouped: LogicalPlan) -> Result<LogicalPlan> {
         let all = format!("{}_all", self.qualifier);
         let keys: (Vec<Column>, Vec<Column>) =
             (0..self.columns.len()).map(|place| (value_of(&all, place), self.value(place))).unzip();

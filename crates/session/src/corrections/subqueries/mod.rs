@@ -8,6 +8,7 @@
 mod dependent;
 mod nodes;
 mod plain;
+mod sets;
 mod single;
 
 use std::sync::Arc;

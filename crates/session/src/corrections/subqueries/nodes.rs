@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 
-use datafusion::common::DFSchema;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
+use datafusion::functions::expr_fn::coalesce;
+use datafusion::functions_window::row_number::row_number_udwf;
+use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Union, lit};
+use datafusion::logical_expr::{
+    Expr, ExprFunctionExt, Join, JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Union,
+    WindowFunctionDefinition, cast, lit,
+};
 
 use super::dependent::{OuterValues, is_not_distinct};
 use super::plain::{is_correlated, refers_to_some};
@@ -96,8 +103,46 @@ pub(super) fn rewritten(node: LogicalPlan, made: &mut usize) -> Result<Transform
             let rows = LogicalPlan::Join(Join { filter: None, ..join });
             rewritten(LogicalPlanBuilder::from(rows).filter(condition)?.build()?, made)
         }
+        LogicalPlan::Limit(limit) => rewritten(counted(limit)?, made),
         node => Ok(Transformed::no(node)),
     }
+}
+
+/// A limit by what subqueries give, as a condition of the rows' numbers in their order.
+fn counted(limit: Limit) -> Result<LogicalPlan> {
+    // The order may be by columns that are not shown.
+    if let LogicalPlan::Projection(shown) = limit.input.as_ref() {
+        let below = Limit { input: Arc::clone(&shown.input), ..limit };
+        let (exprs, schema) = (shown.expr.clone(), Arc::clone(&shown.schema));
+        let shown = Projection::try_new_with_schema(exprs, Arc::new(counted(below)?), schema)?;
+        return Ok(LogicalPlan::Projection(shown));
+    }
+    let order = match limit.input.as_ref() {
+        LogicalPlan::Sort(sort) if sort.fetch.is_none() => sort.expr.clone(),
+        _ => Vec::new(),
+    };
+    let function = WindowFunctionDefinition::WindowUDF(row_number_udwf());
+    let number = Expr::from(WindowFunction::new(function, vec![])).order_by(order).build()?;
+    let place = Expr::Column(Column::new_unqualified(number.schema_name().to_string()));
+    let columns: Vec<Expr> = limit.input.schema().columns().into_iter().map(Expr::Column).collect();
+    let (own, number_of) = (cast(place.clone(), DataType::Int64), |expr: Expr| cast(expr, DataType::Int64));
+    let skip = limit.skip.as_deref().cloned().map(|skip| coalesce(vec![number_of(skip), lit(0_i64)]));
+    // NULL is no limit.
+    let fetch = limit.fetch.as_deref().cloned();
+    let fetch = fetch.map(|fetch| coalesce(vec![number_of(fetch), lit(i64::MAX)]));
+    let from = skip.clone().map(|skip| own.clone().gt(skip));
+    let behind = match &skip {
+        Some(skip) => own.clone() - skip.clone(),
+        None => own,
+    };
+    let to = fetch.map(|fetch| behind.lt_eq(fetch));
+    let condition = from.into_iter().chain(to).reduce(Expr::and).unwrap_or_else(|| lit(true));
+    LogicalPlanBuilder::new_from_arc(limit.input)
+        .window([number])?
+        .filter(condition)?
+        .sort([place.sort(true, false)])?
+        .project(columns)?
+        .build()
 }
 
 /// A node whose columns may be NULL where those of its inputs may be.

@@ -5,17 +5,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
+use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::reader::{FileReader, StreamReader};
 use datafusion::arrow::util::display::FormatOptions;
 use datafusion::common::nested_struct::cast_column;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 
 use kelpie_datafusion::Batches;
 
 use super::file_scan::{FileScan, Filling, Layout, Shape};
 use super::text::open as open_file;
-use crate::files::error::at;
+use crate::checked_files::unreadable_of_arrow;
+use crate::files::error::{at, in_metadata};
 
 /// What an Arrow file begins with, and a stream does not.
 const MAGIC: &[u8] = b"ARROW1";
@@ -30,7 +33,7 @@ pub(super) fn shape(path: &Path) -> Result<Shape> {
         true => StreamReader::try_new(file, None).map(|reader| reader.schema()),
         false => FileReader::try_new(file, None).map(|reader| reader.schema()),
     };
-    let schema = schema.map_err(|error| at(path, error))?;
+    let schema = schema.map_err(|error| in_metadata(path, error))?;
     Ok(Shape { schema, layout: Layout::Arrow { is_stream }, is_complete: true })
 }
 
@@ -41,7 +44,7 @@ pub(super) fn open(scan: &FileScan, is_stream: bool, file: &PartitionedFile) -> 
     let columns = Some(scan.read());
     let options = CastOptions { safe: false, format_options: FormatOptions::default() };
     let fill = move |batch: std::result::Result<_, _>| {
-        let batch = batch.map_err(|error| at(&path, error))?;
+        let batch = batch.map_err(|error| in_column(&path, &wanted, &error))?;
         filling.fill(&batch, |array, column| {
             let to = wanted.field(column);
             match to.data_type() {
@@ -62,6 +65,15 @@ pub(super) fn open(scan: &FileScan, is_stream: bool, file: &PartitionedFile) -> 
         batches.set_index(first).map_err(|error| at(&scan.path, error))?;
     }
     Ok(Box::new(batches.take(end - first).map(fill)))
+}
+
+/// An error of a batch, with the column that cannot be read where there is one by itself.
+fn in_column(path: &Path, columns: &Schema, error: &ArrowError) -> DataFusionError {
+    let names = columns.fields().iter().map(|field| field.name().as_str());
+    match unreadable_of_arrow(path, names) {
+        Some(column) => at(path, format!("column {column}: {error}")),
+        None => at(path, format!("a batch cannot be read: {error}")),
+    }
 }
 
 /// Which of so many batches a range of bytes stands for: each is in one range, as they are taken to be equally long.

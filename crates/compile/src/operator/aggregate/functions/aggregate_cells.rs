@@ -201,7 +201,7 @@ impl Cells {
             AggregateFunction::Count => {
                 (count.unwrap_or_default(), ResultForm::Count, count_range(row_bound))
             }
-            AggregateFunction::Sum => self.plan_checked_sum(&plan)?,
+            AggregateFunction::Sum | AggregateFunction::SumExact => self.plan_checked_sum(&plan)?,
             AggregateFunction::Avg => self.plan_average(&plan)?,
             AggregateFunction::Min | AggregateFunction::Max => self.plan_extreme(&plan)?,
             _ => self.plan_bits(&plan)?,
@@ -216,7 +216,9 @@ impl Cells {
     ) -> Result<(usize, ResultForm, Option<Range>), Unsupported> {
         let (value, range) = self.plan_sum(plan)?;
         let data_type = &plan.aggregate.field.data_type;
-        let limits = data_type.full_range().filter(|_| matches!(data_type, DataType::Decimal128 { .. }));
+        let is_checked = matches!(data_type, DataType::Decimal128 { .. })
+            || plan.aggregate.function == AggregateFunction::SumExact && data_type.is_integer();
+        let limits = data_type.full_range().filter(|_| is_checked);
         let Some(limits) = limits else { return Ok((value, ResultForm::Sum { check: None }, range)) };
         let is_proven = range.is_some_and(|range| range.within(limits));
         let check = (!is_proven).then(|| {
@@ -251,7 +253,14 @@ impl Cells {
         let (op, range) = match &plan.info.data_type {
             DataType::Decimal128 { .. } if narrow.is_none() => (CellOp::AddWide, total),
             DataType::Decimal128 { .. } => (CellOp::Add, total),
-            // Sums of integers wrap at 64 bits, as DataFusion's.
+            integer
+                if integer.is_integer()
+                    && narrow.is_none()
+                    && plan.aggregate.function == AggregateFunction::SumExact =>
+            {
+                (CellOp::AddWide, total)
+            }
+            // Others wrap at 64 bits, as DataFusion's.
             integer if integer.is_integer() => (CellOp::Add, narrow),
             other => return Err(Unsupported(format!("sum of {other}"))),
         };

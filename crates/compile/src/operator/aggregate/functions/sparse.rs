@@ -44,7 +44,7 @@ fn is_often_zero(expr: &Expr) -> bool {
         }
         ExprKind::Cast { input, .. } => input.data_type == DataType::Boolean || is_often_zero(input),
         ExprKind::Negate(input) => is_often_zero(input),
-        ExprKind::Arithmetic(ArithmeticOp::Multiply, left, right) => {
+        ExprKind::Arithmetic(ArithmeticOp::Multiply | ArithmeticOp::MultiplyExact, left, right) => {
             is_often_zero(left) || is_often_zero(right)
         }
         ExprKind::Arithmetic(ArithmeticOp::Divide, left, _) => is_often_zero(left),
