@@ -11,7 +11,7 @@ mod sums;
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::sum::{Sum, sum_udaf};
@@ -33,8 +33,20 @@ pub(super) fn corrected(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let columns = scan.source.schema();
         schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &columns)?);
     }
-    let concerns = |expr: &Expr| expr.exists(|expr| Ok(may_concern(expr)));
+    let concerns = |expr: &Expr| Ok(expr.exists(|expr| Ok(may_concern(expr)))? && !is_large(expr)?);
     super::map_expressions(plan, concerns, |expr| expr.transform_up(|expr| mended(expr, &schema)))
+}
+
+/// Whether an expression has so many operations that planning with functions in their place would take long: DataFusion asks each for
+/// its type again and again. These wrap.
+fn is_large(expr: &Expr) -> Result<bool> {
+    const MOST: usize = 64;
+    let mut operations = 0;
+    expr.apply(|expr| {
+        operations += usize::from(may_concern(expr));
+        Ok(if operations > MOST { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(operations > MOST)
 }
 
 fn may_concern(expr: &Expr) -> bool {
