@@ -30,6 +30,8 @@ const BUFFERS: usize = 3;
 const WIDEST_LOAD: u64 = 16;
 /// Rows of a block, at least.
 const LEAST_ROWS: u64 = 1 << 10;
+/// The part of all rows that the first block of a trial has: one in so many.
+const RAMP: u64 = 256;
 
 /// The blocks of a pipeline's source.
 pub(super) struct Blocks {
@@ -196,6 +198,22 @@ impl Blocks {
         self.ranges.get(index).cloned().unwrap_or(0..0)
     }
 
+    /// Cuts the first block into such that each has no more rows than all before it, the first a small part of all rows.
+    pub fn ramp(&mut self) {
+        let all: u64 = self.ranges.iter().map(|range| range.end - range.start).sum();
+        let Some(long) = self.ranges.first().cloned().filter(|_| self.is_free()) else { return };
+        let (mut start, mut rows) = (long.start, (all / RAMP).max(LEAST_ROWS));
+        let mut short = Vec::new();
+        while start < long.end {
+            let end = long.end.min(start + rows);
+            short.push(start..end);
+            // The second has as many rows as the first, and from then on twice as many each.
+            rows = end - long.start;
+            start = end;
+        }
+        self.ranges.splice(..1, short);
+    }
+
     /// Waits for a block, in the stream, and begins to fetch later ones; its rows, with where its columns are in `windows`. The
     /// kernels of all earlier blocks are done.
     pub fn begin(
@@ -257,4 +275,28 @@ fn host_parts(setting: &Setting<'_>, pipeline: &CompiledPipeline) -> Result<Vec<
         }
     }
     Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_a_trial_begin_short_and_have_all_rows() {
+        let blocks = |ranges: Vec<Range<u64>>| Blocks {
+            ranges,
+            streams: Vec::new(),
+            tickets: Vec::new(),
+            link_bytes: 0,
+        };
+        let mut ramped = blocks(vec![0..1 << 20, 1 << 20..1 << 21]);
+        ramped.ramp();
+        let rows: Vec<u64> = ramped.ranges.iter().map(|range| range.end - range.start).collect();
+        assert_eq!(rows[..4], [1 << 13, 1 << 13, 1 << 14, 1 << 15]);
+        assert_eq!(rows.iter().sum::<u64>(), 1 << 21);
+        assert!(ramped.ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+        let mut few = blocks(std::iter::once(0..10).collect());
+        few.ramp();
+        assert_eq!(few.ranges, [0..10]);
+    }
 }

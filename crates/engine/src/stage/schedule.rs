@@ -236,7 +236,10 @@ impl<'a> Run<'a> {
             BlockRows::AtMost(rows) => Some(most.unwrap_or(rows).min(rows)),
             BlockRows::Whole => Some(u64::MAX),
         };
-        let blocks = Blocks::plan(&self.setting, &self.store, (source, rows), (&bounds, most))?;
+        let mut blocks = Blocks::plan(&self.setting, &self.store, (source, rows), (&bounds, most))?;
+        if source.blocks != BlockRows::Whole && self.setting.trial.is_some_and(Trial::is_bound) {
+            blocks.ramp();
+        }
         // A result of several blocks need not be on the device as a whole.
         let in_parts = blocks.len() > 1
             || self.drained.waiting > 0

@@ -14,7 +14,7 @@ use crate::learned::Fingerprint;
 use crate::metrics::PipelineMetrics;
 
 /// How far a trial may fall behind, in parts of all the time that the stage takes otherwise.
-const BEHIND: f64 = 0.25;
+const BEHIND: f64 = 0.15;
 /// How much longer than with the first variant a chunk may take before its variant takes no other.
 const HOPELESS: f64 = 3.0;
 
@@ -117,6 +117,11 @@ impl Trial {
         Trial { course: None, pretends, state: Mutex::new(State { races, ..State::default() }) }
     }
 
+    /// Whether it may be given up: its first blocks are short then, so that what is hopeless is seen soon.
+    pub fn is_bound(&self) -> bool {
+        self.course.is_some()
+    }
+
     /// The variant of a pipeline that takes the next block.
     pub fn turn(&self, pipeline: usize) -> usize {
         let mut state = self.state.lock();
@@ -185,7 +190,7 @@ mod tests {
         let trial = Trial::beside(Course { steps: vec![(100, 1000)] });
         let at = |rows, time_ns| *trial.state.lock() = State { rows, time_ns, ..State::default() };
         assert!(!trial.is_behind());
-        at(50, 700);
+        at(50, 600);
         assert!(!trial.is_behind());
         at(50, 1100);
         assert!(trial.is_behind());

@@ -23,8 +23,11 @@ const TRIALS_IN_A_ROW: u32 = 2;
 /// Nanoseconds of kernels below which a stage is not worth a trial.
 const LEAST_GPU_NS: u64 = 100_000;
 const LEAST_CPU_NS: u64 = 1_000_000;
+/// And before its pipelines race: their variants share out its blocks, and those that are slow are not to be a large part of it.
+const LEAST_GPU_RACE_NS: u64 = 1_000_000;
+const LEAST_CPU_RACE_NS: u64 = 3_000_000;
 /// What has to be left to lose, in runs, before what is unknown is tried, and before what is known not to be hopeless.
-const LEAST_LEFT: f64 = 0.3;
+const LEAST_LEFT: f64 = 0.5;
 const LEAST_LEFT_IF_PROBED: f64 = 0.1;
 /// Runs between the measurements of the rules' choice beside what was chosen in its place.
 const BESIDE_RULES: u32 = 16;
@@ -71,11 +74,12 @@ pub(crate) struct Request<'r> {
 }
 
 impl Request<'_> {
-    fn least_ns(&self) -> u64 {
+    /// What a stage takes at least that is worth a trial, and a race.
+    fn least_ns(&self) -> (u64, u64) {
         match (self.options.deterministic, self.blueprint.device.kind()) {
-            (true, _) => 0,
-            (false, DeviceKind::Cuda) => LEAST_GPU_NS,
-            (false, _) => LEAST_CPU_NS,
+            (true, _) => (0, 0),
+            (false, DeviceKind::Cuda) => (LEAST_GPU_NS, LEAST_GPU_RACE_NS),
+            (false, _) => (LEAST_CPU_NS, LEAST_CPU_RACE_NS),
         }
     }
 }
@@ -125,7 +129,7 @@ impl StageState {
     pub fn next(&mut self, request: &Request<'_>) -> (Purpose, Option<Arc<Prepared>>) {
         if self.is_due(request) {
             self.renew_pools(request);
-            let wanted = self.wanted();
+            let wanted = self.wanted(request);
             self.make_ready(&wanted, request);
             for purpose in wanted {
                 let slot = self.places.get(&purpose).map(|place| place.lock().clone());
@@ -146,11 +150,11 @@ impl StageState {
             && self.measured >= BEFORE_TRIALS
             && self.trials < TRIALS_IN_A_ROW
             && self.record.runs >= self.record.rests_until
-            && baseline.course.total_ns() >= request.least_ns()
+            && baseline.course.total_ns() >= request.least_ns().0
     }
 
     /// What is worth a run, best first.
-    fn wanted(&self) -> Vec<Purpose> {
+    fn wanted(&self, request: &Request<'_>) -> Vec<Purpose> {
         let left = self.record.regret.left();
         let open = |(number, arm): (usize, &Arm)| {
             let least = if arm.was_probed { LEAST_LEFT_IF_PROBED } else { LEAST_LEFT };
@@ -160,7 +164,9 @@ impl StageState {
         arms.sort_by_key(|(is_new, _)| *is_new);
         let beside_rules = !self.record.chosen.is_empty()
             && (self.record.beside_rules.len() < 2 || self.record.runs.is_multiple_of(BESIDE_RULES));
-        let may_race = !self.record.races.is_empty() && self.record.raced < RACES;
+        let may_race = !self.record.races.is_empty()
+            && self.record.raced < RACES
+            && self.chosen_ns() >= request.least_ns().1;
         let rules = beside_rules.then_some(Purpose::Rules);
         let race = (may_race && left >= LEAST_LEFT).then_some(Purpose::Race);
         rules.into_iter().chain(race).chain(arms.into_iter().map(|(_, arm)| arm)).collect()

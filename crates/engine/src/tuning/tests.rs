@@ -83,13 +83,13 @@ fn what_was_chosen_is_dropped_where_the_rules_are_faster() {
 fn what_was_given_up_costs_and_no_more_than_a_part_is_lost() {
     let mut state = stage(1000);
     let mut tried = 0;
-    while state.record.regret.left() > 0.3 && tried < 100 {
+    while state.record.regret.left() >= 0.5 && tried < 100 {
         state.record.arms = vec![Arm::new(hash())];
         state.gave_up(ARM, 400);
         assert_eq!(state.record.arms[0].ended, Some(Ended::GivenUp));
         tried += 1;
     }
-    assert!((2..=3).contains(&tried), "{tried}");
+    assert!(tried == 2, "{tried}");
     assert!(state.record.regret.lost() <= 1.2, "{}", state.record.regret.lost());
 }
 
