@@ -297,6 +297,6 @@ mod tests {
         assert!(ramped.ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
         let mut few = blocks(std::iter::once(0..10).collect());
         few.ramp();
-        assert_eq!(few.ranges, [0..10]);
+        assert_eq!((few.len(), few.ranges[0].end), (1, 10));
     }
 }
