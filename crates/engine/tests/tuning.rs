@@ -37,7 +37,7 @@ fn every_run_gives_the_same_rows_whatever_is_tried() {
         }
     }
     let (tried, chosen) = tried(&engine);
-    assert!(tried > 60 && chosen > 20, "{tried} tried, {chosen} chosen");
+    assert!(tried > 30 && chosen > 15, "{tried} tried, {chosen} chosen");
 }
 
 /// A plan whose stage has choices of operators and of pipelines.

@@ -154,7 +154,9 @@ sort most desc nulls last fetch 3
         };
         let infos = [ScanInfo::new(60, vec![layout(false, Some(Range::new(1, 50))), layout(true, None)])];
         let of = |plan: &Plan| Fingerprint::of(&(plan, &infos)).to_string();
-        assert_eq!(of(&plan), "a854241ecb8b5eb98c18dbd93b92ab3a");
-        assert_eq!(of(&plan.without_constants()), "3e0444074de2d1c32ce55908c0b6a9e2");
+        assert_eq!(
+            [of(&plan), of(&plan.without_constants())],
+            ["c804362c202e17f2e56d912717503a43", "992817ac9402b35c7608160873993dd9"]
+        );
     }
 }
