@@ -216,7 +216,11 @@ impl Execution<'_> {
                 state.raced(&facts, &prepared, trial.into_races(), search);
             }
             (Outcome::Done, _, _) => state.tried(purpose, &facts),
-            (Outcome::GivenUp, _, Some(trial)) => state.gave_up(purpose, trial.time_ns()),
+            (Outcome::GivenUp, _, Some(trial)) => {
+                // What it ran is part of the query's time, though no pipeline of it came to an end.
+                self.metrics.kernel_ns += trial.time_ns();
+                state.gave_up(purpose, trial.time_ns());
+            }
             // Whether keys are unique is no matter of variants; but under another assumption it is another stage.
             _ => {}
         }

@@ -307,8 +307,7 @@ impl Space for AggregationSpace {
 
     fn variant(&self, genome: &[u16]) -> Option<Aggregation> {
         let [access, unroll, parallel, vector, threads, blocks] = *genome else { return None };
-        let inside = |(value, variable): (&u16, &Variable)| usize::from(*value) < variable.values.len();
-        if !genome.iter().zip(&self.variables).all(inside) {
+        if !self.has_values(genome) {
             return None;
         }
         let variant = Aggregation {

@@ -55,6 +55,12 @@ pub trait Space {
     /// them together.
     fn variant(&self, genome: &[u16]) -> Option<Self::Variant>;
 
+    /// Whether each value of a genome exists.
+    fn has_values(&self, genome: &[u16]) -> bool {
+        let exists = |(value, variable): (&u16, &Variable)| usize::from(*value) < variable.values.len();
+        genome.len() == self.variables().len() && genome.iter().zip(self.variables()).all(exists)
+    }
+
     /// Whether there is a variant of a genome.
     fn allowed(&self, genome: &[u16]) -> bool {
         self.variant(genome).is_some()

@@ -3,7 +3,7 @@
 //!
 //! A stage is what it runs over, without constants: its [`record`] has what was measured. The rules' choice is where it begins. What its
 //! *operators* are made of is tried in a run of its own ([`Purpose::Arm`]), beside runs of what is chosen; how *pipelines* go through their
-//! rows is tried on blocks of one run ([`Purpose::Race`]), by vw-greedy. [`state`] decides what a run is for, and what follows from
+//! rows is tried on blocks of one run ([`racing`]), by vw-greedy. [`state`] decides what a run is for, and what follows from
 //! it; [`space`] has the variants that there could be; [`behind`] compiles them while queries run by others; [`exchange`] shows what was learned, and [`experience`] has what
 //! values of axes came to elsewhere. What all of it may cost is
 //! bounded ([`kelpie_tuner::Regret`]), and a trial that falls behind is given up ([`crate::stage::Trial`]).

@@ -1,5 +1,7 @@
 //! Variants of pipelines, on blocks of one run.
 
+use std::collections::BTreeSet;
+
 use kelpie_compile::variant::{Choice, Forced, Genome, Level};
 use kelpie_tuner::{Schedule, Search, Verdict, VwGreedy};
 
@@ -18,10 +20,7 @@ impl StageState {
     pub(super) fn new_races(&mut self, genome: &Genome, search: (Search, Option<usize>)) {
         for index in self.racing.clone() {
             let site = format!("p{index}");
-            let is_wanted = |choice: &Choice| choice.site == site && choice.axis.level == Level::Chunk;
-            let (chosen, experience) = (&self.record.chosen, &*self.experience);
-            let around = Around { genome, chosen, tried: Default::default(), experience };
-            let space = ChoiceSpace::around(around, is_wanted);
+            let space = self.space_of(&site, genome, BTreeSet::new());
             let mut arms = Vec::new();
             if space.len() > 0 && renew(&mut arms, &space, search, &mut self.rng) {
                 self.record.races.push(Race { site, arms });
@@ -31,6 +30,13 @@ impl StageState {
             self.record.raced = RACES;
         }
         self.places.remove(&Purpose::Race);
+    }
+
+    /// The variants of a pipeline around what is chosen, but those that were tried.
+    fn space_of(&self, site: &str, genome: &Genome, tried: BTreeSet<Values>) -> ChoiceSpace {
+        let is_wanted = |choice: &Choice| choice.site == site && choice.axis.level == Level::Chunk;
+        let (chosen, experience) = (&self.record.chosen, &*self.experience);
+        ChoiceSpace::around(Around { genome, chosen, tried, experience }, is_wanted)
     }
 
     /// What the variants of this number of all races are forced by.
@@ -76,7 +82,7 @@ impl StageState {
             return;
         }
         self.record.raced += 1;
-        let mut won: Option<(Values, Arm)> = None;
+        let mut won: Option<Values> = None;
         for (index, race) in races.iter().enumerate() {
             let (Some(race), Some(pipeline)) = (race, prepared.program.pipelines.get(index)) else {
                 continue;
@@ -97,11 +103,11 @@ impl StageState {
                 let Some(arm) = own.arms.iter_mut().find(is_own) else { continue };
                 let as_ns = |cost: f64| (cost * 1e6) as u64;
                 if let Verdict::Faster(_) = arm.add(as_ns(cost), as_ns(first)) {
-                    won = Some((arm.values.clone(), arm.clone()));
+                    won = Some(arm.values.clone());
                 }
             }
         }
-        if let Some((values, _)) = won {
+        if let Some(values) = won {
             self.fared(&values, true);
             let mut chosen = self.record.chosen.clone();
             chosen.extend(values);
@@ -120,11 +126,8 @@ impl StageState {
         let arms = races.iter().flat_map(|race| &race.arms).filter(|arm| arm.ended.is_some());
         arms.for_each(|arm| self.fared(&arm.values, false));
         for race in &mut races {
-            let is_wanted = |choice: &Choice| choice.site == race.site && choice.axis.level == Level::Chunk;
             let tried = race.arms.iter().filter(|arm| arm.ended.is_some()).map(|arm| arm.values.clone());
-            let (chosen, experience) = (&self.record.chosen, &*self.experience);
-            let around = Around { genome: &genome, chosen, tried: tried.collect(), experience };
-            let space = ChoiceSpace::around(around, is_wanted);
+            let space = self.space_of(&race.site, &genome, tried.collect());
             let size = race.arms.len() + 1;
             race.arms.retain(|arm| arm.ended.is_none());
             renew(&mut race.arms, &space, (search, Some(size)), &mut self.rng);

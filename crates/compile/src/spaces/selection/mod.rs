@@ -211,8 +211,7 @@ impl Space for SelectionSpace {
 
     fn variant(&self, genome: &[u16]) -> Option<Selection> {
         let [kind, bits, branched, unrolled, elements, threads] = *genome else { return None };
-        let inside = |(value, variable): (&u16, &Variable)| usize::from(*value) < variable.values.len();
-        if !genome.iter().zip(&self.variables).all(inside) {
+        if !self.has_values(genome) {
             return None;
         }
         let selection = Selection {

@@ -159,6 +159,19 @@ pub struct Settings<'a> {
     pub step: &'a dyn Fn(&str),
 }
 
+impl Settings<'_> {
+    /// Where it runs.
+    pub fn options(&self) -> QueryOptions {
+        let device = match self.device {
+            "cpu" => DeviceChoice::Cpu,
+            "cuda" => DeviceChoice::Cuda,
+            "simt" => DeviceChoice::Simt,
+            _ => DeviceChoice::Auto,
+        };
+        QueryOptions { device, threads: Some(self.threads), ..QueryOptions::default() }
+    }
+}
+
 /// What is shown of a series at a position.
 pub struct Shown {
     pub series: String,
@@ -177,13 +190,7 @@ pub struct Measured {
 /// Measures a figure.
 pub fn measure(figure: Figure, settings: &Settings<'_>) -> Result<Measured> {
     let engine = Engine::new();
-    let device = match settings.device {
-        "cpu" => DeviceChoice::Cpu,
-        "cuda" => DeviceChoice::Cuda,
-        "simt" => DeviceChoice::Simt,
-        _ => DeviceChoice::Auto,
-    };
-    let options = QueryOptions { device, threads: Some(settings.threads), ..QueryOptions::default() };
+    let options = settings.options();
     let most = (MOST_TUPLES * settings.scale).clamp(f64::from(LEAST_TUPLES), MOST_TUPLES * 8.0) as u32;
     let algebra = Algebra::of(&engine, &options, None)?;
     let device = algebra.device_rates()?;

@@ -12,7 +12,7 @@ mod replay;
 mod universe;
 
 use anyhow::Result;
-use kelpie_session::{DeviceChoice, Engine, QueryOptions};
+use kelpie_session::Engine;
 
 use self::bench::Bench;
 use super::algebra::{Measured, Settings, Shown};
@@ -175,12 +175,5 @@ pub fn measure(figure: Figure, settings: &Settings<'_>, kept: &mut Option<Kept>)
 }
 
 fn open(settings: &Settings<'_>) -> Result<Bench> {
-    let device = match settings.device {
-        "cpu" => DeviceChoice::Cpu,
-        "cuda" => DeviceChoice::Cuda,
-        "simt" => DeviceChoice::Simt,
-        _ => DeviceChoice::Auto,
-    };
-    let options = QueryOptions { device, threads: Some(settings.threads), ..QueryOptions::default() };
-    Bench::new(&Engine::new(), &options, settings)
+    Bench::new(&Engine::new(), &settings.options(), settings)
 }
