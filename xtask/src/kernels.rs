@@ -1,4 +1,4 @@
-//! Compiles CUDA kernels with NVRTC: snapshots, file tests, the kernels of the test queries, and random modules without and with
+//! Compiles kernels with both of a GPU's compilers, CUDA C with NVRTC and PTX with the assembler where there is one: snapshots, file tests, the kernels of the test queries, and random modules without and with
 //! counters of what they access, or of who comes by their marks.
 
 use std::fs;
@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use kelpie_backend::ptx;
 use kelpie_device::nvrtc::{self, Nvrtc};
+use kelpie_kir::ValidModule;
 use kelpie_kir::meter::metered;
 use kelpie_kir::profile::profiled;
 
@@ -40,6 +42,8 @@ struct Unit {
     kind: &'static str,
     name: String,
     source: String,
+    /// As PTX for each architecture; none of a snapshot.
+    ptx: Vec<String>,
 }
 
 /// One line of the table.
@@ -50,6 +54,8 @@ struct Row {
     /// For each architecture: bytes of code, or the compiler's words.
     results: Vec<Result<usize, String>>,
     time_ms: u128,
+    /// Time of the assembler.
+    assembly_ms: u128,
 }
 
 /// Compiles all and prints a table.
@@ -68,6 +74,9 @@ pub fn check(request: &Request) -> Result<Outcome> {
         let count = rows.iter().filter(|row| row.kind == kind).count();
         println!("{kind:>10}: {count}");
     }
+    let sum = |time: fn(&Row) -> u128| rows.iter().map(time).sum::<u128>();
+    let (nvrtc_ms, assembler_ms) = (sum(|row| row.time_ms), sum(|row| row.assembly_ms));
+    println!("{:>10}: {nvrtc_ms} ms in NVRTC, {assembler_ms} ms in the assembler", "time");
     println!("{:>10}: {rejected}", "rejected");
     if units.is_empty() {
         bail!("found nothing to compile");
@@ -78,6 +87,7 @@ pub fn check(request: &Request) -> Result<Outcome> {
 /// Compiles on every core.
 fn compile(nvrtc: &Nvrtc, units: &[Unit], architectures: &[String]) -> Vec<Row> {
     let next = AtomicUsize::new(0);
+    let ptxas = kelpie_device::testing::ptxas();
     let rows: Mutex<Vec<(usize, Row)>> = Mutex::default();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -86,7 +96,7 @@ fn compile(nvrtc: &Nvrtc, units: &[Unit], architectures: &[String]) -> Vec<Row> 
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(unit) = units.get(index) else { break };
-                    let row = compile_unit(nvrtc, unit, architectures);
+                    let row = compile_unit((nvrtc, ptxas.as_deref()), unit, architectures);
                     if let Ok(mut rows) = rows.lock() {
                         rows.push((index, row));
                     }
@@ -99,16 +109,31 @@ fn compile(nvrtc: &Nvrtc, units: &[Unit], architectures: &[String]) -> Vec<Row> 
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-fn compile_unit(nvrtc: &Nvrtc, unit: &Unit, architectures: &[String]) -> Row {
+fn compile_unit((nvrtc, ptxas): (&Nvrtc, Option<&Path>), unit: &Unit, architectures: &[String]) -> Row {
     let start = Instant::now();
-    let results = architectures
+    let mut results: Vec<Result<usize, String>> = architectures
         .iter()
         .map(|architecture| {
             let compiled = nvrtc.compile(&unit.source, architecture, &unit.name);
             compiled.map(|cubin| cubin.len()).map_err(|error| error.to_string())
         })
         .collect();
-    Row { kind: unit.kind, name: unit.name.clone(), results, time_ms: start.elapsed().as_millis() }
+    let time_ms = start.elapsed().as_millis();
+    for ((result, text), architecture) in results.iter_mut().zip(&unit.ptx).zip(architectures) {
+        let assembled = ptxas.map(|ptxas| kelpie_device::testing::assemble(ptxas, text, architecture));
+        if let Some(Err(error)) = assembled {
+            *result = Err(format!("as PTX: {error}"));
+        }
+    }
+    let assembly_ms = start.elapsed().as_millis() - time_ms;
+    Row { kind: unit.kind, name: unit.name.clone(), results, time_ms, assembly_ms }
+}
+
+/// A module as PTX for each architecture.
+fn as_ptx(module: &ValidModule, architectures: &[String]) -> Result<Vec<String>> {
+    let options = kelpie_backend::cuda::Options::default();
+    let print = |architecture: &String| ptx::print_with(module, &options, architecture);
+    Ok(architectures.iter().map(print).collect::<Result<_, _>>()?)
 }
 
 fn print_table(request: &Request, rows: &[Row]) {
@@ -122,7 +147,8 @@ fn print_table(request: &Request, rows: &[Row]) {
                 Err(_) => format!("{:>10}", "REJECTED"),
             })
             .collect();
-        println!("{:>10}  {}  {:>5} ms  {}", row.kind, cells.join("  "), row.time_ms, row.name);
+        let (time, assembly) = (row.time_ms, row.assembly_ms);
+        println!("{:>10}  {}  {time:>5} ms {assembly:>5} ms  {}", row.kind, cells.join("  "), row.name);
     }
     for row in rows {
         for (architecture, result) in request.architectures.iter().zip(&row.results) {
@@ -151,12 +177,12 @@ fn units(request: &Request) -> Result<Vec<Unit>> {
             let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
             let is_kernel_test = file.extension().is_some_and(|extension| extension == "kir");
             if is_kernel_test || is_cuda_snapshot(&file) {
-                units.extend(unit_of(&file, name)?);
+                units.extend(unit_of(&file, name, &request.architectures)?);
             }
         }
     } else {
         for file in &request.files {
-            units.extend(unit_of(file, file.display().to_string())?);
+            units.extend(unit_of(file, file.display().to_string(), &request.architectures)?);
         }
     }
     for seed in request.seed..request.seed.saturating_add(request.random) {
@@ -170,7 +196,8 @@ fn units(request: &Request) -> Result<Vec<Unit>> {
             (tallying, "profiled random module"),
         ] {
             let source = kelpie_backend::cuda::print(&module)?;
-            units.push(Unit { kind: "random", name: format!("{what} {seed}"), source });
+            let ptx = as_ptx(&module, &request.architectures)?;
+            units.push(Unit { kind: "random", name: format!("{what} {seed}"), source, ptx });
         }
     }
     Ok(units)
@@ -211,17 +238,23 @@ fn is_cuda_snapshot(file: &Path) -> bool {
 }
 
 /// The translation unit of a file; `None` where a .kir file is a test of errors.
-fn unit_of(file: &Path, name: String) -> Result<Option<Unit>> {
+fn unit_of(file: &Path, name: String, architectures: &[String]) -> Result<Option<Unit>> {
     let text = fs::read_to_string(file).with_context(|| name.clone())?;
     let extension = file.extension().unwrap_or_default().to_string_lossy().to_string();
     Ok(match extension.as_str() {
-        "snap" => Some(Unit { kind: "snapshot", name, source: snapshot_body(&text).to_string() }),
-        "kir" => kernel_test(&text).with_context(|| name.clone())?.map(|source| Unit {
-            kind: "file",
-            name,
-            source,
-        }),
-        _ => Some(Unit { kind: "file", name, source: text }),
+        "snap" => {
+            Some(Unit { kind: "snapshot", name, source: snapshot_body(&text).to_string(), ptx: Vec::new() })
+        }
+        "kir" => match kernel_test(&text).with_context(|| name.clone())? {
+            Some(module) => Some(Unit {
+                kind: "file",
+                source: kelpie_backend::cuda::print(&module)?,
+                ptx: as_ptx(&module, architectures)?,
+                name,
+            }),
+            None => None,
+        },
+        _ => Some(Unit { kind: "file", name, source: text, ptx: Vec::new() }),
     })
 }
 
@@ -231,15 +264,15 @@ fn snapshot_body(text: &str) -> &str {
     header_end.map_or(text, |(_, body)| body)
 }
 
-/// The CUDA C of a .kir file. A file that is not valid tests exactly that, and has an `error:` line.
-fn kernel_test(text: &str) -> Result<Option<String>> {
+/// The module of a .kir file. A file that is not valid tests exactly that, and has an `error:` line.
+fn kernel_test(text: &str) -> Result<Option<ValidModule>> {
     let expects_error =
         text.lines().any(|line| line.trim_start_matches([';', '/', '#', ' ']).starts_with("error:"));
     let has_counters = text.lines().any(|line| line.starts_with("; metered:"));
     let module = kelpie_kir::text::parse(text).map_err(anyhow::Error::from);
     let module = module.map(|module| if has_counters { metered(&module) } else { module });
     match module.and_then(|module| Ok(kelpie_kir::validate(module)?)) {
-        Ok(module) => Ok(Some(kelpie_backend::cuda::print(&module)?)),
+        Ok(module) => Ok(Some(module)),
         Err(_) if expects_error => Ok(None),
         Err(error) => Err(error),
     }

@@ -1,7 +1,8 @@
-//! Back ends of Kelpie's kernel IR: Cranelift machine code, CUDA C text, and a SIMT interpreter.
+//! Back ends of Kelpie's kernel IR: Cranelift machine code, CUDA C and PTX text, and a SIMT interpreter.
 
 pub mod cpu;
 pub mod cuda;
+pub mod ptx;
 pub mod simt;
 
 /// Why a back end gives no code for a module that is valid. A bug of Kelpie, or a host that Kelpie cannot compile for.

@@ -189,6 +189,19 @@ impl BlockShape {
     }
 }
 
+/// `kelpie.compile`: which code a kernel gets, where a device has several compilers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Tier {
+    /// What is made soonest: on a GPU the driver assembles PTX.
+    Quick,
+    /// What runs fastest: on a GPU NVRTC compiles CUDA C++, and whoever asks waits for it.
+    Best,
+    /// The best code where it is there; else what is made soonest, until the best code, which is made behind the queries, takes
+    /// its place at a launch.
+    #[default]
+    Auto,
+}
+
 /// Where the time went that a kernel took to make, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BuildTimes {
@@ -261,6 +274,8 @@ pub trait Device: Send + Sync + Debug {
     fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError> {
         self.compile_for(module, kernel, BlockShape::of(self.target()))
     }
+    /// Waits until the best code of every kernel is there that was compiled so far.
+    fn finish_compiling(&self) {}
     /// The code that `compile_for` makes, for people: CLIF or CUDA C.
     fn code(&self, module: &ValidModule, shape: BlockShape) -> Result<String, DeviceError>;
     /// Runs a kernel and waits for it.

@@ -10,6 +10,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use libloading::Library;
@@ -70,11 +71,15 @@ pub struct Nvrtc {
     cubin: BytesFunction,
     log_size: SizeFunction,
     log: BytesFunction,
+    /// Asked now and then while a program is compiled; absent in older versions.
+    set_flow_callback: Option<unsafe extern "C" fn(Program, FlowCallback, *mut c_void) -> c_int>,
     /// Keeps the functions above valid.
     _library: Library,
 }
 
 type SizeFunction = unsafe extern "C" fn(Program, *mut usize) -> c_int;
+/// Is given what was registered with it, and something reserved; 1 gives the compilation up.
+type FlowCallback = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 type BytesFunction = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 
 impl std::fmt::Debug for Nvrtc {
@@ -145,6 +150,17 @@ impl Nvrtc {
     /// Compiles `source` (called `name` in messages) for an architecture such as `sm_90`. Any number of threads may
     /// compile at once.
     pub fn compile(&self, source: &str, architecture: &str, name: &str) -> Result<Vec<u8>, NvrtcError> {
+        self.compile_unless(source, architecture, name, &AtomicBool::new(false))
+    }
+
+    /// The same, given up soon after `ends` is set, with an error; by older versions of the library when they are done.
+    pub fn compile_unless(
+        &self,
+        source: &str,
+        architecture: &str,
+        name: &str,
+        ends: &AtomicBool,
+    ) -> Result<Vec<u8>, NvrtcError> {
         let text = |text: &str| {
             CString::new(text).map_err(|_| NvrtcError::Rejected("the source has a NUL character".into()))
         };
@@ -165,6 +181,12 @@ impl Nvrtc {
             return Err(NvrtcError::Rejected(format!("nvrtcCreateProgram: {}", error_name(created))));
         }
         let guard = Guard { nvrtc: self, program };
+        if let Some(set) = self.set_flow_callback {
+            let flag = std::ptr::from_ref(ends).cast_mut().cast();
+            // SAFETY: the program is alive, and the flag outlives the compilation, during which alone it is read. Without the
+            // callback the compilation only takes longer to give up.
+            let _ = unsafe { set(guard.program, gives_up, flag) };
+        }
         // SAFETY: the program is alive, and `pointers` are as many NUL-terminated strings as are announced.
         let compiled = unsafe { (self.compile)(guard.program, pointers.len() as c_int, pointers.as_ptr()) };
         if compiled != 0 {
@@ -176,6 +198,12 @@ impl Nvrtc {
             .bytes(self.cubin_size, self.cubin)
             .map_err(|code| NvrtcError::Rejected(format!("nvrtcGetCUBIN: {}", error_name(code))))
     }
+}
+
+/// Whether a compilation is given up: the flag that it was registered with is set.
+unsafe extern "C" fn gives_up(flag: *mut c_void, _: *mut c_void) -> c_int {
+    // SAFETY: `compile_unless` registers a flag that outlives the compilation.
+    c_int::from(unsafe { &*flag.cast::<AtomicBool>() }.load(Ordering::Relaxed))
 }
 
 /// Destroys the program.
@@ -249,6 +277,7 @@ fn open(path: &Path) -> Result<Nvrtc, String> {
             cubin: *library.get(b"nvrtcGetCUBIN\0").map_err(brief)?,
             log_size: *library.get(b"nvrtcGetProgramLogSize\0").map_err(brief)?,
             log: *library.get(b"nvrtcGetProgramLog\0").map_err(brief)?,
+            set_flow_callback: library.get(b"nvrtcSetFlowCallback\0").ok().map(|found| *found),
             _library: library,
         })
     }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use kelpie_kir::ValidModule;
 
-use crate::{BlockShape, Buffer, Device, DeviceError, Kernel, Launch, LaunchReport};
+use crate::{BlockShape, Buffer, Device, DeviceError, Kernel, Launch, LaunchReport, Tier};
 
 /// A part of a buffer that goes to the host.
 #[derive(Debug)]
@@ -70,6 +70,12 @@ pub trait QueryStream: Send + Sync + Debug {
         shape: BlockShape,
     ) -> Result<Arc<dyn Kernel>, DeviceError> {
         self.device().compile_for(module, kernel, shape)
+    }
+    /// Which code the kernels that are compiled for this query from now on get.
+    fn set_tier(&self, _: Tier) {}
+    /// Which code they get.
+    fn tier(&self) -> Tier {
+        Tier::default()
     }
     /// Copies from the host. Whoever asks may use `data` for something else then.
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError>;

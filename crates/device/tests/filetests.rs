@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use kelpie_backend::simt::{Argument, Config, Fault, Memory, Program};
 use kelpie_device::cpu::CpuDevice;
-use kelpie_device::{BlockShape, CancelToken, Device, DeviceKind, KernelArgument, Launch};
+use kelpie_device::{BlockShape, CancelToken, Device, DeviceKind, KernelArgument, Launch, Tier};
 use kelpie_kir::meter::metered;
 use kelpie_kir::text::parse;
 use kelpie_kir::{Pointee, Scalar, Type, ValidModule, validate};
@@ -136,10 +136,12 @@ fn on_simt(module: &ValidModule, test: &Run, lanes: u32, seed: u64) -> Result<Ou
     Ok((report.status, ids.iter().map(|id| memory.data(*id).unwrap().to_vec()).collect()))
 }
 
-fn on_device(device: &dyn Device, module: &ValidModule, test: &Run) -> Outcome {
+fn on_device(device: &Arc<dyn Device>, tier: Tier, module: &ValidModule, test: &Run) -> Outcome {
     let threads = if device.kind() == DeviceKind::Cpu { 1 } else { test.grid.1 };
     let shape = BlockShape { threads, resident: None };
-    let kernel = device.compile_for(module, &test.kernel, shape).unwrap_or_else(|error| panic!("{error}"));
+    let stream = Arc::clone(device).begin_query().unwrap();
+    stream.set_tier(tier);
+    let kernel = stream.compile_for(module, &test.kernel, shape).unwrap_or_else(|error| panic!("{error}"));
     let (mut buffers, mut launch) = (Vec::new(), Vec::new());
     for (ty, given) in arguments(module, test) {
         if given.array {
@@ -216,8 +218,11 @@ fn run_file(path: &Path, devices: &[Arc<dyn Device>]) -> usize {
             }
         }
         for device in devices.iter().filter(|_| !only_simt) {
-            let place = format!("{name}, {line}, {}", device.name());
-            check(&place, &module, &test, on_device(device.as_ref(), &module, &test));
+            // Of a device with one compiler both are the same.
+            for tier in [Tier::Quick, Tier::Best] {
+                let place = format!("{name}, {line}, {}, {tier:?}", device.name());
+                check(&place, &module, &test, on_device(device, tier, &module, &test));
+            }
         }
     }
     runs.len()

@@ -1,8 +1,9 @@
-//! Every printed kernel is accepted by NVRTC, which needs no GPU. Skipped, with a message, where NVRTC is not installed, unless
-//! `KELPIE_REQUIRE` names `nvrtc`.
+//! Every printed kernel is accepted by NVRTC, and as PTX by the assembler, which need no GPU. Skipped, with a message, where they
+//! are not installed, unless `KELPIE_REQUIRE` names `nvrtc` and `ptxas`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+use kelpie_backend::cuda::Options;
 use kelpie_device::nvrtc::{self, Nvrtc};
 use kelpie_kir::*;
 
@@ -14,6 +15,27 @@ fn compiler() -> Option<&'static Nvrtc> {
         Err(error) => {
             kelpie_device::testing::skip("nvrtc", &error);
             None
+        }
+    }
+}
+
+/// Both of a GPU's compilers accept a module.
+fn accept_module(nvrtc: Option<&Nvrtc>, name: &str, module: &ValidModule) {
+    let options = Options { block_threads: Some(256), ..Options::default() };
+    accept_module_with(nvrtc, name, module, &options);
+}
+
+fn accept_module_with(nvrtc: Option<&Nvrtc>, name: &str, module: &ValidModule, options: &Options) {
+    if let Some(nvrtc) = nvrtc {
+        accept(nvrtc, name, &kelpie_backend::cuda::print_with(module, options).unwrap());
+    }
+    let Some(ptxas) = kelpie_device::testing::ptxas() else { return };
+    for architecture in ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"] {
+        let text = kelpie_backend::ptx::print_with(module, options, architecture).unwrap();
+        if let Err(error) = kelpie_device::testing::assemble(&ptxas, &text, architecture) {
+            let numbered: String =
+                text.lines().enumerate().map(|(n, line)| format!("{:4} {line}\n", n + 1)).collect();
+            panic!("{name} for {architecture}: {error}\n{numbered}");
         }
     }
 }
@@ -112,11 +134,10 @@ fn attempt(b: &mut Builder, expr: Expr) -> Option<Handle<Value>> {
 
 #[test]
 fn every_operation_of_every_type_is_accepted() {
-    let Some(nvrtc) = compiler() else { return };
+    let nvrtc = compiler();
     for scalar in Scalar::ALL {
         let module = validate(operations(scalar)).unwrap();
-        let source = kelpie_backend::cuda::print(&module).unwrap();
-        accept(nvrtc, &format!("operations_{}", scalar.name()), &source);
+        accept_module(nvrtc, &format!("operations_{}", scalar.name()), &module);
     }
 }
 
@@ -188,11 +209,10 @@ fn vectors(scalar: Scalar) -> Module {
 
 #[test]
 fn every_operation_on_vectors_is_accepted() {
-    let Some(nvrtc) = compiler() else { return };
+    let nvrtc = compiler();
     for scalar in Scalar::ALL.into_iter().filter(|scalar| Type::Vector(*scalar, 2).is_possible()) {
         let module = validate(vectors(scalar)).unwrap();
-        let source = kelpie_backend::cuda::print(&module).unwrap();
-        accept(nvrtc, &format!("vectors_{}", scalar.name()), &source);
+        accept_module(nvrtc, &format!("vectors_{}", scalar.name()), &module);
     }
 }
 
@@ -264,38 +284,39 @@ fn constructs(shared: u32) -> Module {
 
 #[test]
 fn every_construct_is_accepted() {
-    let Some(nvrtc) = compiler() else { return };
+    let nvrtc = compiler();
     for (shared, dynamic) in [(256, false), (20_000, true)] {
         let module = validate(constructs(shared)).unwrap();
-        let options = kelpie_backend::cuda::Options { block_threads: Some(256), ..Default::default() };
-        let source = kelpie_backend::cuda::print_with(&module, &options).unwrap();
-        assert_eq!(source.contains("extern __shared__"), dynamic);
-        accept(nvrtc, "constructs", &source);
+        for resident_blocks in [None, Some(2)] {
+            let options = Options { block_threads: Some(256), resident_blocks, kernel: None };
+            let source = kelpie_backend::cuda::print_with(&module, &options).unwrap();
+            assert_eq!(source.contains("extern __shared__"), dynamic);
+            accept_module_with(nvrtc, "constructs", &module, &options);
+        }
     }
 }
 
 /// The file tests that are valid modules; those that are not test the validator.
 #[test]
 fn every_file_test_is_accepted() {
-    let Some(nvrtc) = compiler() else { return };
+    let nvrtc = compiler();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kir");
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for path in entries.map(|entry| entry.unwrap().path()) {
         let text = std::fs::read_to_string(&path).unwrap();
         let module = text::parse(&text).ok().and_then(|module| validate(module).ok());
         if let Some(module) = module {
-            let source = kelpie_backend::cuda::print(&module).unwrap();
-            accept(nvrtc, &path.display().to_string(), &source);
+            accept_module(nvrtc, &path.display().to_string(), &module);
         }
     }
 }
 
 #[test]
 fn random_modules_are_accepted() {
-    let Some(nvrtc) = compiler() else { return };
+    let nvrtc = compiler();
     for seed in 0..20 {
         let module = validate(testing::random_module(seed, seed % 2 == 0)).unwrap();
-        accept(nvrtc, &format!("random module {seed}"), &kelpie_backend::cuda::print(&module).unwrap());
+        accept_module(nvrtc, &format!("random module {seed}"), &module);
     }
 }
 

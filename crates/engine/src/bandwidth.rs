@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kelpie_compile::shape::LaunchShape;
-use kelpie_device::{Buffer, CancelToken, Device, DeviceKind, HostCopy, KernelArgument, QueryStream};
+use kelpie_device::{Buffer, CancelToken, Device, DeviceKind, HostCopy, KernelArgument, QueryStream, Tier};
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, Builtin, Module, Scalar, Type, TypeError, ValidModule, validate};
 
@@ -31,6 +31,7 @@ const RUNS: usize = 5;
 /// Measures a device.
 pub(crate) fn measure(device: &Arc<dyn Device>) -> Result<Rates, EngineError> {
     let stream = Arc::clone(device).begin_query()?;
+    stream.set_tier(Tier::Best);
     let bytes = match device.kind() {
         // More than caches hold.
         DeviceKind::Cuda | DeviceKind::Cpu => 256 << 20,

@@ -94,6 +94,11 @@ impl Devices {
             .collect()
     }
 
+    /// The devices that are open.
+    pub(crate) fn opened(&self) -> Vec<Arc<dyn Device>> {
+        self.open.lock().values().cloned().collect()
+    }
+
     /// Lets go of devices that are lost. Whether one is lost and not open again: what was made for it is to be dropped
     /// before it is asked for.
     pub(crate) fn let_go(&self) -> bool {

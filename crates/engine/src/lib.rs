@@ -56,7 +56,7 @@ pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind};
 pub use meter::Traffic;
 pub use metrics::{Atomics, LaneProfile, PipelineMetrics, QueryMetrics, QueryOutput};
 pub use options::{
-    DeviceChoice, Dictionaries, ExplainStage, MacroModel, Query, QueryOptions, Transfer, TunerMode,
+    DeviceChoice, Dictionaries, ExplainStage, MacroModel, Query, QueryOptions, Tier, Transfer, TunerMode,
     TunerOptions,
 };
 pub use profile::Profile;

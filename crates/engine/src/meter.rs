@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kelpie_compile::pipeline::Purpose;
 use kelpie_device::{
     Accessed, BlockShape, Buffer, BuildTimes, CopyTicket, Device, DeviceError, Download, HostCopy, Kernel,
-    KernelArgument, Launch, LaunchReport, QueryStream,
+    KernelArgument, Launch, LaunchReport, QueryStream, Tier,
 };
 use kelpie_kir::meter::{counter_words, metered};
 use kelpie_kir::{ValidModule, validate};
@@ -149,6 +149,10 @@ impl MeteredStream {
 impl QueryStream for MeteredStream {
     fn device(&self) -> &Arc<dyn Device> {
         self.inner.device()
+    }
+
+    fn tier(&self) -> Tier {
+        self.inner.tier()
     }
 
     fn compile_for(

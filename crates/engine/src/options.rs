@@ -7,6 +7,7 @@ use kelpie_compile::shape::ShapeChoices;
 use kelpie_compile::variant::Forced;
 use kelpie_compile::{MicroModel, Resolution};
 use kelpie_device::DeviceKind;
+pub use kelpie_device::Tier;
 use kelpie_tuner::Search;
 
 use crate::profile::Profile;
@@ -129,6 +130,8 @@ pub struct QueryOptions {
     pub macro_model: MacroModel,
     /// How kernels get at data on the host.
     pub transfer: Transfer,
+    /// Which code kernels get.
+    pub compile: Tier,
     /// Whether texts of a column become codes of a dictionary.
     pub dictionaries: Dictionaries,
     /// Bytes of a column of a block that streams through the device, on average; some megabytes where absent.
@@ -168,6 +171,7 @@ impl Default for QueryOptions {
             resolution: Resolution::default(),
             macro_model: MacroModel::default(),
             transfer: Transfer::default(),
+            compile: Tier::default(),
             dictionaries: Dictionaries::default(),
             block_bytes: None,
             memory_limit: None,

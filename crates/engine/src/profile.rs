@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kelpie_device::{
     BlockShape, Buffer, BuildTimes, CopyTicket, Device, DeviceError, Download, HostCopy, Kernel,
-    KernelArgument, LaneActivity, Launch, LaunchReport, QueryStream,
+    KernelArgument, LaneActivity, Launch, LaunchReport, QueryStream, Tier,
 };
 use kelpie_kir::profile::{MOST_LANES, marks, profiled};
 use kelpie_kir::{Target, ValidModule, validate};
@@ -102,6 +102,10 @@ fn counts(words: &[u8]) -> BTreeMap<u32, Vec<u64>> {
 impl QueryStream for ProfiledStream {
     fn device(&self) -> &Arc<dyn Device> {
         self.0.device()
+    }
+
+    fn tier(&self) -> Tier {
+        self.0.tier()
     }
 
     fn compile_for(

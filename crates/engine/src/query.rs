@@ -269,6 +269,12 @@ impl Engine {
         })
     }
 
+    /// Waits until nothing is being compiled behind the queries, neither variants nor better code: who measures runs goes on then.
+    pub fn wait_for_compilers(&self) {
+        self.tuner.behind.wait();
+        self.devices.opened().iter().for_each(|device| device.finish_compiling());
+    }
+
     /// Drops what was compiled for devices that are lost and what lies on them: they are opened again once nobody holds any
     /// of it.
     fn forget_lost(&self) {
@@ -315,6 +321,7 @@ pub(crate) fn begin_query(
     total: &meter::Total,
 ) -> Result<Box<dyn QueryStream>, EngineError> {
     let mut stream = Arc::clone(device).begin_query()?;
+    stream.set_tier(options.compile);
     if options.profile.counts(device.target()) {
         stream = Box::new(ProfiledStream::new(stream));
     }

@@ -7,7 +7,7 @@ use kelpie_compile::pipeline::SortForm;
 use kelpie_compile::primitives::sweep;
 use kelpie_compile::shape::LaunchShape;
 use kelpie_compile::variant::axes::SortPasses;
-use kelpie_device::{Buffer, CancelToken, Device};
+use kelpie_device::{Buffer, CancelToken, Device, Tier};
 
 use crate::error::EngineError;
 use crate::primitives::Primitives;
@@ -97,6 +97,7 @@ impl Engine {
     ) -> Result<Vec<SortTime>, EngineError> {
         check_rows(sample.rows)?;
         let stream = Arc::clone(device).begin_query()?;
+        stream.set_tier(Tier::Best);
         let cancel = CancelToken::default();
         let shape = LaunchShape::of(device.target());
         let passes = if sweep::tile_rows(&shape) == 0 { SortPasses::Tiles } else { SortPasses::Sweep };

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use kelpie_device::{CancelToken, DeviceKind};
+use kelpie_device::{CancelToken, DeviceKind, Tier};
 use kelpie_kir::text;
 
 pub use kelpie_kir::testing::sample;
@@ -52,7 +52,11 @@ pub fn kernels(engine: &Engine) -> Vec<Vec<KnownKernels>> {
     let known = |kernels: &Arc<PipelineKernels>| {
         let key = engine.variants.variant_of(kernels).map(|key| format!("{key:?}")).unwrap_or_default();
         let code = kernels.each().map(|kernel| text::print(&kernel.module)).collect();
-        KnownKernels { key, code, is_compiled: kernels.each().all(|kernel| kernel.is_compiled()) }
+        KnownKernels {
+            key,
+            code,
+            is_compiled: kernels.each().all(|kernel| kernel.is_compiled(Tier::default())),
+        }
     };
     engine.prepared().iter().map(|prepared| prepared.kernels.iter().flatten().map(known).collect()).collect()
 }

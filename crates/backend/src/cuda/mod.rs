@@ -20,7 +20,7 @@ mod literals;
 mod names;
 mod stmt;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod types;
 mod uses;
 mod vectors;

@@ -5,7 +5,7 @@ use kelpie_kir::*;
 use super::{Options, dynamic_shared_bytes, print, print_with};
 
 /// Filter and sum: `if price >= limit { total += price * quantity }`, a warp's sum by shuffles, one atomic a warp.
-fn filtered_sum() -> Module {
+pub fn filtered_sum() -> Module {
     let mut b = Builder::new();
     b.begin_kernel("filtered_sum");
     b.add_param("price", Type::global(Scalar::I64));
@@ -65,7 +65,7 @@ fn filtered_sum() -> Module {
 }
 
 /// Structs, device functions that report, shared memory, names that C++ reserves.
-fn constructs(shared: u32) -> Module {
+pub fn constructs(shared: u32) -> Module {
     let mut b = Builder::new();
     let pointer = Type::global(Scalar::I128);
     let fields = [("int", Type::I64), ("sum", Scalar::I128.into()), ("set", Type::BOOL), ("data", pointer)];
@@ -120,7 +120,7 @@ fn constructs(shared: u32) -> Module {
 }
 
 /// A filtered sum in vectors with wide loads, and what else is special about vectors.
-const VECTORS: &str = "
+pub const VECTORS: &str = "
     kernel vectors(x: ptr<global, i64>, y: ptr<global, i16>, v4_0: i64, out: ptr<global, i16>) {
       var sums: i64x4
       %0 = param x

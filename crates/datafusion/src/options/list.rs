@@ -2,7 +2,7 @@
 //! the messages of errors come from here.
 
 use kelpie_engine::{
-    DeviceChoice, Dictionaries, MacroModel, MicroModel, Profile, Resolution, Transfer, TunerMode,
+    DeviceChoice, Dictionaries, MacroModel, MicroModel, Profile, Resolution, Tier, Transfer, TunerMode,
 };
 
 use super::{Fallback, GenericPlanMode, KelpieOptions};
@@ -138,6 +138,7 @@ const MACRO_MODELS: Named<MacroModel> = &[
     ("kernel_at_a_time", MacroModel::KernelAtATime),
     ("batch", MacroModel::Batch),
 ];
+const TIERS: Named<Tier> = &[("auto", Tier::Auto), ("quick", Tier::Quick), ("best", Tier::Best)];
 const TRANSFERS: Named<Transfer> =
     &[("auto", Transfer::Auto), ("copy", Transfer::Copy), ("zero_copy", Transfer::ZeroCopy)];
 const DICTIONARIES: Named<Dictionaries> = &[("auto", Dictionaries::Auto), ("off", Dictionaries::Off)];
@@ -203,6 +204,14 @@ pub static OPTIONS: &[SessionOption] = &[
         "how kernels get at data that lies on the host; with zero_copy they also write results there",
         query.transfer,
         TRANSFERS
+    ),
+    choice!(
+        "compile",
+        "auto, quick, best",
+        "which code a GPU's kernels get: quick is assembled by the driver, best is compiled by NVRTC and waited for; auto starts with \
+         what is there first and goes on with the best code, which is compiled behind the queries",
+        query.compile,
+        TIERS
     ),
     choice!(
         "dictionaries",

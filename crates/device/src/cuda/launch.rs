@@ -172,7 +172,7 @@ impl Lane {
         let Some(kernel) = launch.kernel().as_any().downcast_ref::<CudaKernel>() else {
             return Err(self.context.failed("a launch", "the kernel is of another kind of device"));
         };
-        let compiled = &kernel.compiled;
+        let compiled = &*kernel.compiled();
         if !compiled.is_of(&self.context) {
             return Err(self.context.failed("a launch", "the kernel was compiled for another GPU"));
         }

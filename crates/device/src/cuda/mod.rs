@@ -10,6 +10,8 @@
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
 mod arena;
+mod assembler;
+mod behind;
 mod deferred;
 mod driver;
 mod kernel;
@@ -27,7 +29,7 @@ use kelpie_kir::{Target, ValidModule};
 use parking_lot::MutexGuard;
 
 use self::driver::Context;
-use self::kernel::Compiler;
+use self::kernel::{Compiler, Core};
 use self::launch::{Lanes, cancelled};
 use self::memory::{CudaMemory, Pool};
 use self::query::CudaQuery;
@@ -36,7 +38,7 @@ use crate::disk_cache::DiskCache;
 use crate::nvrtc;
 use crate::{
     Attributes, BlockShape, Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport,
-    QueryStream,
+    QueryStream, Tier,
 };
 
 /// Threads of a block, where a kernel does not ask for others.
@@ -89,7 +91,8 @@ impl CudaDevice {
             result::device::get(ordinal as i32).map_err(|error| unusable(&label, driver::words(error)))?;
         let name = result::device::get_name(device).unwrap_or_else(|_| "NVIDIA GPU".into());
         let label = format!("{name} ({label})");
-        let nvrtc = nvrtc::get().map_err(|error| unusable(&label, error.to_string()))?;
+        // Without it the driver's assembler makes all code.
+        let nvrtc = nvrtc::get();
         let (major, minor) = (
             attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
             attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
@@ -98,14 +101,7 @@ impl CudaDevice {
             return Err(unusable(&label, format!("compute capability {major}.{minor} is below 7.0")));
         }
         let architecture = format!("sm_{major}{minor}");
-        // Beside the making of the context and the reading of columns. Without it the first compilation takes longer.
-        let _ = nvrtc.read_ahead();
-        let context = std::thread::scope(|scope| {
-            let warm_up = || nvrtc.warm_up(&architecture);
-            // Where there is no thread for it, the first kernel takes as long.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, warm_up);
-            Context::new(label, device)
-        })?;
+        let context = Context::new(label, device)?;
         let pool = Arc::new(Pool::new(context.clone())?);
         let multiprocessors = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).max(1);
         let shared = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
@@ -117,9 +113,11 @@ impl CudaDevice {
             shared_limit.max(shared),
             multiprocessors * BLOCKS_PER_MULTIPROCESSOR,
         );
-        let compiler = Compiler::new(context.clone(), nvrtc, disk, architecture, shared_limit.max(shared));
+        let shared_limit = shared_limit.max(shared);
+        let own = Core { context: context.clone(), nvrtc: nvrtc.clone(), architecture, shared_limit, disk };
+        let compiler = Compiler::new(own);
         Ok(Arc::new(CudaDevice {
-            properties: properties(device, nvrtc),
+            properties: properties(device, nvrtc.as_ref()),
             attributes: attributes(device),
             target,
             compiler,
@@ -128,6 +126,19 @@ impl CudaDevice {
             pool,
             context,
         }))
+    }
+
+    /// Compiles a kernel, or takes it from a cache, in a tier.
+    fn compile_as(
+        &self,
+        module: &ValidModule,
+        kernel: &str,
+        (shape, tier): (BlockShape, Tier),
+    ) -> Result<Arc<dyn Kernel>, DeviceError> {
+        if let Some(problem) = shape.problem(&self.target) {
+            return Err(self.compiler.error(kernel, problem));
+        }
+        Ok(Arc::new(self.compiler.compile(module, kernel, (shape, tier))?))
     }
 
     /// How many streams were ever made for queries: as many as ran at the same time.
@@ -183,7 +194,10 @@ fn attributes(device: CUdevice) -> Attributes {
     }
 }
 
-fn properties(device: CUdevice, nvrtc: &nvrtc::Nvrtc) -> Vec<(String, String)> {
+fn properties(
+    device: CUdevice,
+    nvrtc: Result<&&'static nvrtc::Nvrtc, &nvrtc::NvrtcError>,
+) -> Vec<(String, String)> {
     let value = |name| attribute(device, name);
     let kib = |bytes: u32| format!("{} KiB", bytes / 1024);
     // SAFETY: `device` comes from `cuDeviceGet`.
@@ -215,8 +229,14 @@ fn properties(device: CUdevice, nvrtc: &nvrtc::Nvrtc) -> Vec<(String, String)> {
     );
     list.push(("link", address));
     list.push(("driver", format!("CUDA {}", driver::version().unwrap_or_else(|| "unknown".into()))));
-    let (major, minor) = nvrtc.version();
-    list.push(("NVRTC", format!("{major}.{minor} ({})", nvrtc.path().display())));
+    let found = match nvrtc {
+        Ok(nvrtc) => {
+            let (major, minor) = nvrtc.version();
+            format!("{major}.{minor} ({})", nvrtc.path().display())
+        }
+        Err(error) => format!("{error}; the driver assembles all kernels"),
+    };
+    list.push(("NVRTC", found));
     list.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
 }
 
@@ -303,10 +323,11 @@ impl Device for CudaDevice {
         kernel: &str,
         shape: BlockShape,
     ) -> Result<Arc<dyn Kernel>, DeviceError> {
-        if let Some(problem) = shape.problem(&self.target) {
-            return Err(self.compiler.error(kernel, problem));
-        }
-        Ok(Arc::new(self.compiler.compile(module, kernel, shape)?))
+        self.compile_as(module, kernel, (shape, Tier::default()))
+    }
+
+    fn finish_compiling(&self) {
+        self.compiler.finish();
     }
 
     fn code(&self, module: &ValidModule, shape: BlockShape) -> Result<String, DeviceError> {

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
+use kelpie_kir::ValidModule;
 use parking_lot::Mutex;
 
 use super::CudaDevice;
 use super::launch::{COPY_STREAMS, Lane, cancelled};
 use crate::query::TICKETS;
 use crate::{
-    Buffer, CopyTicket, Device, DeviceError, Download, HostCopy, Launch, LaunchReport, QueryStream, Settled,
+    BlockShape, Buffer, CopyTicket, Device, DeviceError, Download, HostCopy, Kernel, Launch, LaunchReport,
+    QueryStream, Settled, Tier,
 };
 
 /// Bytes that the driver takes at once, whatever is under way: it sends so few along with its commands.
@@ -21,6 +23,7 @@ pub struct CudaQuery {
     device: Arc<CudaDevice>,
     as_device: Arc<dyn Device>,
     state: Mutex<State>,
+    tier: Mutex<Tier>,
 }
 
 #[derive(Debug)]
@@ -35,7 +38,7 @@ impl CudaQuery {
     pub fn new(device: Arc<CudaDevice>) -> Result<CudaQuery, DeviceError> {
         let lane = Some(device.lanes.take()?);
         let state = Mutex::new(State { lane, pending: Vec::new() });
-        Ok(CudaQuery { as_device: device.clone(), device, state })
+        Ok(CudaQuery { as_device: device.clone(), device, state, tier: Mutex::default() })
     }
 
     /// Does something in the stream. It leaves in `pending` what it does not wait for.
@@ -54,6 +57,23 @@ impl CudaQuery {
 impl QueryStream for CudaQuery {
     fn device(&self) -> &Arc<dyn Device> {
         &self.as_device
+    }
+
+    fn set_tier(&self, tier: Tier) {
+        *self.tier.lock() = tier;
+    }
+
+    fn tier(&self) -> Tier {
+        *self.tier.lock()
+    }
+
+    fn compile_for(
+        &self,
+        module: &ValidModule,
+        kernel: &str,
+        shape: BlockShape,
+    ) -> Result<Arc<dyn Kernel>, DeviceError> {
+        self.device.compile_as(module, kernel, (shape, self.tier()))
     }
 
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {

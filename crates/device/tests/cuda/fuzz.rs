@@ -9,9 +9,11 @@ const SEEDS: u64 = 40;
 const BLOCKS: u32 = 2;
 
 /// The status, and what each thread wrote.
-fn outcome(device: &dyn Device, module: &ValidModule, input: &[u8]) -> (u32, Vec<u8>) {
+fn outcome(device: &Arc<dyn Device>, tier: Tier, module: &ValidModule, input: &[u8]) -> (u32, Vec<u8>) {
     let bytes = (BLOCKS * device.target().block_threads) as usize * 8;
-    let kernel = device.compile(module, KERNEL).unwrap();
+    let stream = Arc::clone(device).begin_query().unwrap();
+    stream.set_tier(tier);
+    let kernel = stream.compile_for(module, KERNEL, BlockShape::of(device.target())).unwrap();
     let source = device.allocate(input.len()).unwrap();
     device.upload(&source, 0, input).unwrap();
     let output = device.allocate(bytes).unwrap();
@@ -33,13 +35,16 @@ fn outcome(device: &dyn Device, module: &ValidModule, input: &[u8]) -> (u32, Vec
 #[test]
 fn random_modules_as_the_interpreter() {
     let Some(gpu) = gpu() else { return };
-    let interpreter = SimtDevice::new(32, gpu.target().block_threads, BLOCKS);
+    let device: Arc<dyn Device> = gpu.device.clone();
+    let interpreter: Arc<dyn Device> = SimtDevice::new(32, gpu.target().block_threads, BLOCKS);
     let edges = [0, 1, -1, i64::MIN, i64::MAX, 255, -128, 1 << 31, 1 << 32, 77, -9_999_999, 1 << 50];
     let input: Vec<u8> = edges.iter().flat_map(|word: &i64| word.to_le_bytes()).collect();
     for seed in 0..SEEDS {
         let module = validate(random_module(seed, seed % 2 == 0)).unwrap();
-        let on_gpu = outcome(&*gpu, &module, &input);
-        let expected = outcome(interpreter.as_ref(), &module, &input);
-        assert!(on_gpu == expected, "seed {seed}: status {} and {}", on_gpu.0, expected.0);
+        let expected = outcome(&interpreter, Tier::Auto, &module, &input);
+        for tier in [Tier::Quick, Tier::Best] {
+            let on_gpu = outcome(&device, tier, &module, &input);
+            assert!(on_gpu == expected, "seed {seed}, {tier:?}: status {} and {}", on_gpu.0, expected.0);
+        }
     }
 }

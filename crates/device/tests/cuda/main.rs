@@ -18,8 +18,8 @@ use kelpie_device::cuda::CudaDevice;
 use kelpie_device::disk_cache::DiskCache;
 use kelpie_device::testing::skip;
 use kelpie_device::{
-    Buffer, CancelToken, Device, DeviceError, DeviceKind, Download, Kernel, KernelArgument, Launch,
-    LaunchReport, QueryStream, nvrtc,
+    BlockShape, Buffer, CancelToken, Device, DeviceError, DeviceKind, Download, Kernel, KernelArgument,
+    Launch, LaunchReport, QueryStream, Tier, nvrtc,
 };
 use kelpie_kir::*;
 use parking_lot::{RwLock, RwLockReadGuard};

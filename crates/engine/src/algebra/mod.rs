@@ -14,7 +14,7 @@ pub use kelpie_compile::algebra::{
 };
 use kelpie_compile::algebra::{flat, pages};
 use kelpie_compile::shape::LaunchShape;
-use kelpie_device::{Buffer, CancelToken, Device, Kernel, KernelArgument, QueryStream};
+use kelpie_device::{Buffer, CancelToken, Device, Kernel, KernelArgument, QueryStream, Tier};
 pub use kelpie_kir::CompareOp;
 use kelpie_kir::{Module, Scalar, TypeError, ValidModule, validate};
 use parking_lot::Mutex;
@@ -78,6 +78,7 @@ impl Algebra {
         let choices = kelpie_compile::shape::ShapeChoices { block_threads: threads, ..Default::default() };
         let shape = LaunchShape::new(device.target(), &choices).map_err(refused)?;
         let stream = Arc::clone(device).begin_query()?;
+        stream.set_tier(Tier::Best);
         let (cancel, cache) = (CancelToken::default(), ColumnCache::default());
         let (modules, kernels, of_primitives) = Default::default();
         Ok(Algebra { stream, shape, cancel, cache, modules, kernels, of_primitives })

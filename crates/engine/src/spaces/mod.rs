@@ -11,9 +11,7 @@ pub use kelpie_compile::spaces::{
     Variable,
 };
 use kelpie_compile::spaces::{aggregation, selection};
-use kelpie_device::{
-    BlockShape, Buffer, CancelToken, Device, DeviceError, Kernel, KernelArgument, QueryStream,
-};
+use kelpie_device::{BlockShape, Buffer, CancelToken, Device, Kernel, KernelArgument, QueryStream, Tier};
 pub use kelpie_kir::{CompareOp, Scalar, Target};
 use kelpie_kir::{Module, TypeError, validate};
 
@@ -99,6 +97,7 @@ impl Variants {
     /// Where the device cannot be used.
     pub fn on(device: &Arc<dyn Device>) -> Result<Variants, EngineError> {
         let stream = Arc::clone(device).begin_query()?;
+        stream.set_tier(Tier::Best);
         let (shape, cache) = (LaunchShape::of(device.target()), ColumnCache::default());
         let total = cache.allocate(device, 16)?;
         Ok(Variants { stream, shape, cancel: CancelToken::default(), cache, total })
@@ -181,9 +180,7 @@ impl Variants {
         let module = made.map_err(|error| internal(error.to_string()))?;
         let module = validate(module).map_err(|error| internal(error.to_string()))?;
         let threads = if self.shape.is_serial() { 1 } else { threads };
-        let compiled: Result<_, DeviceError> =
-            self.stream.device().compile_for(&module, name, BlockShape { threads, resident: None });
-        Ok(compiled?)
+        Ok(self.stream.compile_for(&module, name, BlockShape { threads, resident: None })?)
     }
 
     /// The kernel of a variant of a selection; `nullable`: over columns with NULLs. May be called by several threads at a time.

@@ -55,7 +55,7 @@ impl Ahead<'_> {
             keeps_rows: self.keeps_rows,
             calibration: self.calibration,
         };
-        blueprint.compile(Fingerprint::of(&()))?;
+        blueprint.compile(Fingerprint::of(&()), self.options.compile)?;
         Ok(())
     }
 }

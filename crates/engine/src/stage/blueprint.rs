@@ -8,7 +8,7 @@ use kelpie_compile::calibration::Calibration;
 use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
 use kelpie_compile::plan::Plan;
 use kelpie_compile::variant::Forced;
-use kelpie_device::Device;
+use kelpie_device::{Device, Tier};
 
 use super::kernels::{KernelVariants, compile_all};
 use super::prepared::{Prepared, prepare};
@@ -84,10 +84,11 @@ impl Blueprint<'_> {
         prepare(program, &self.device, host_sort_rows, (variants, self.base(stage)), alike)
     }
 
-    /// Generates the program, and compiles its kernels.
-    pub fn compile(&self, stage: Fingerprint) -> Result<Prepared, EngineError> {
+    /// Generates the program, and compiles its kernels in a tier.
+    pub fn compile(&self, stage: Fingerprint, tier: Tier) -> Result<Prepared, EngineError> {
         let prepared = self.prepare(stage, &KernelVariants::default())?;
         let stream = Arc::clone(&self.device).begin_query()?;
+        stream.set_tier(tier);
         compile_all(stream.as_ref(), &prepared.kernels, true)?;
         Ok(prepared)
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use kelpie_compile::pipeline::{CompiledKernel, PipelineVariant};
-use kelpie_device::{BlockShape, BuildTimes, Device, Kernel, QueryStream};
+use kelpie_device::{BlockShape, BuildTimes, Device, Kernel, QueryStream, Tier};
 use kelpie_kir::{Target, ValidModule, validate_for};
 use parking_lot::Mutex;
 
@@ -24,7 +24,8 @@ pub struct LazyKernel {
     pub module: ValidModule,
     name: String,
     shape: BlockShape,
-    compiled: Mutex<Option<Arc<dyn Kernel>>>,
+    /// What was compiled last, and in which tier.
+    compiled: Mutex<Option<(Tier, Arc<dyn Kernel>)>>,
 }
 
 impl LazyKernel {
@@ -43,17 +44,18 @@ impl LazyKernel {
     /// The compiled kernel. Threads that want it at the same time wait for the first; errors are not kept.
     pub fn get(&self, stream: &dyn QueryStream) -> Result<Arc<dyn Kernel>, EngineError> {
         let mut compiled = self.compiled.lock();
-        if let Some(kernel) = &*compiled {
+        let tier = stream.tier();
+        if let Some((_, kernel)) = compiled.as_ref().filter(|(known, _)| *known == tier) {
             return Ok(Arc::clone(kernel));
         }
         let kernel = stream.compile_for(&self.module, &self.name, self.shape)?;
-        *compiled = Some(Arc::clone(&kernel));
+        *compiled = Some((tier, Arc::clone(&kernel)));
         Ok(kernel)
     }
 
-    /// Whether it was compiled.
-    pub fn is_compiled(&self) -> bool {
-        self.compiled.lock().is_some()
+    /// Whether it was compiled in a tier.
+    pub fn is_compiled(&self, tier: Tier) -> bool {
+        self.compiled.lock().as_ref().is_some_and(|(known, _)| *known == tier)
     }
 }
 
@@ -156,7 +158,7 @@ pub fn compile_all(
         let sketch = kernels.sketch.iter().filter(move |_| is_first);
         kernels.each().chain(sketch).map(move |kernel| (index, kernel))
     });
-    let missing: Vec<_> = all.filter(|(_, kernel)| !kernel.is_compiled()).collect();
+    let missing: Vec<_> = all.filter(|(_, kernel)| !kernel.is_compiled(stream.tier())).collect();
     let compile =
         |kernel: &LazyKernel| kernel.get(stream).map(|kernel| (kernel.compile_ns(), kernel.build_times()));
     let outcomes: Vec<_> = std::thread::scope(|scope| {

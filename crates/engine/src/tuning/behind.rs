@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
+use kelpie_device::Tier;
 use parking_lot::Mutex;
 
 use crate::learned::Fingerprint;
@@ -52,7 +53,9 @@ impl Behind {
         let filled = Arc::clone(&place);
         let job = move || {
             let _busy = busy;
-            let slot = match with_room(&blueprint.plan, || blueprint.compile(stage)) {
+            // What is measured is what will run.
+            let compiled = with_room(&blueprint.plan, || blueprint.compile(stage, Tier::Best));
+            let slot = match compiled {
                 Ok(prepared) => Slot::Ready(Arc::new(prepared)),
                 Err(error) => Slot::Failed(error.to_string()),
             };

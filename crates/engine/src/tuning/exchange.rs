@@ -70,11 +70,6 @@ impl Engine {
         Ok(taken)
     }
 
-    /// Waits until no variant is being compiled behind: who measures runs, and not time, goes on then.
-    pub fn wait_for_variants(&self) {
-        self.tuner.behind.wait();
-    }
-
     fn known_stages(&self) -> Vec<(Fingerprint, TunedStage)> {
         let all = self.learned.all_tuned().into_iter();
         all.filter(|(_, stage)| *stage != TunedStage::default()).collect()

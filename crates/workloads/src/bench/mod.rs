@@ -256,6 +256,9 @@ async fn run_query(
             }
         }
         report.peer_errors.dedup();
+        if warm_up {
+            session.engine().wait_for_compilers();
+        }
     }
     report.set_runs(own, unseen);
     for ((kind, _), times) in peers.iter().zip(times) {

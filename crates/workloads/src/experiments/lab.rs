@@ -46,7 +46,10 @@ impl<'a> Lab<'a> {
     ) -> Result<Lab<'a>> {
         let own = [("kelpie.fallback".to_string(), "deny".to_string())];
         let threads = ("kelpie.threads".to_string(), options.threads.to_string());
-        let settings = std::iter::once(threads).chain(options.settings.iter().cloned()).chain(own).collect();
+        // What is measured is the code that stays.
+        let best = ("kelpie.compile".to_string(), "best".to_string());
+        let settings =
+            [threads, best].into_iter().chain(options.settings.iter().cloned()).chain(own).collect();
         let session = KelpieSession::new(SessionOptions { engine: None, settings })?;
         let mut folder = options.data.clone();
         match data {

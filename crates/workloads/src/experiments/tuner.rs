@@ -192,7 +192,7 @@ async fn beside(sessions: &Sessions, sql: &str, runs: usize) -> Result<Beside> {
             }
         }
         // Runs are counted, and not the time between them: people's are seconds apart.
-        sessions.engine.wait_for_variants();
+        sessions.engine.wait_for_compilers();
     }
     Ok(Beside { rules, tuned, device })
 }

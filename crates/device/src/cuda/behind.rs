@@ -1,0 +1,136 @@
+//! The best code of kernels that run already: compiled by threads of low priority, of which no query waits for one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use parking_lot::Mutex;
+
+/// What is done behind the queries; it is given up where the flag is set.
+pub type Job = Box<dyn FnOnce(&AtomicBool) + Send>;
+
+/// Threads that compile, of the machine's: one in four.
+const SHARE: usize = 4;
+
+/// Jobs, and the threads that do them. When it is dropped those that have not begun are left, and those that have are given up:
+/// code of a compiler that still runs when the process ends crashes it.
+#[derive(Default)]
+pub struct Behind {
+    state: Arc<State>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: Mutex<Queue>,
+    ends: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Threads that take jobs.
+    busy: usize,
+}
+
+impl Behind {
+    /// Does a job some time.
+    pub fn begin(&self, job: Job) {
+        let mut queue = self.state.queue.lock();
+        queue.jobs.push_back(job);
+        let most = (thread::available_parallelism().map_or(1, usize::from) / SHARE).max(1);
+        if queue.busy >= most || self.state.ends.load(Ordering::Relaxed) {
+            return;
+        }
+        let state = Arc::clone(&self.state);
+        // Where there is no thread for it, queries go on with the code that they have.
+        if let Ok(handle) = thread::Builder::new().name("kelpie-best".into()).spawn(move || state.work()) {
+            queue.busy += 1;
+            let mut threads = self.threads.lock();
+            threads.retain(|handle| !handle.is_finished());
+            threads.push(handle);
+        }
+    }
+
+    /// Waits until nothing is left to do.
+    pub fn wait(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.into_iter().for_each(|handle| drop(handle.join()));
+    }
+}
+
+impl State {
+    fn work(&self) {
+        lower_priority();
+        loop {
+            let mut queue = self.queue.lock();
+            let job = queue.jobs.pop_front().filter(|_| !self.ends.load(Ordering::Relaxed));
+            let Some(job) = job else {
+                queue.busy -= 1;
+                return;
+            };
+            drop(queue);
+            job(&self.ends);
+        }
+    }
+}
+
+impl std::fmt::Debug for Behind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let queue = self.state.queue.lock();
+        write!(f, "Behind {{ waiting: {}, busy: {} }}", queue.jobs.len(), queue.busy)
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        self.state.ends.store(true, Ordering::Relaxed);
+        self.wait();
+    }
+}
+
+/// Lets every thread of queries go before this one.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    {
+        const LOWEST: i32 = 19;
+        // SAFETY: sets the priority of this thread alone, which on Linux is what 0 means; where it may not, nothing changes.
+        let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn all_jobs_are_done() {
+        let (behind, done) = (Behind::default(), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..100 {
+            let done = Arc::clone(&done);
+            behind.begin(Box::new(move |_| drop(done.fetch_add(1, Ordering::Relaxed))));
+        }
+        behind.wait();
+        assert_eq!(done.load(Ordering::Relaxed), 100);
+    }
+
+    #[test]
+    fn what_has_begun_is_given_up_at_the_end() {
+        let behind = Behind::default();
+        let begun = Arc::new(AtomicBool::new(false));
+        let mark = Arc::clone(&begun);
+        behind.begin(Box::new(move |ends| {
+            mark.store(true, Ordering::Relaxed);
+            while !ends.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+        }));
+        while !begun.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        drop(behind);
+    }
+}
