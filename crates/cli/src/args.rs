@@ -33,6 +33,8 @@ pub enum Command {
     Devices(DeviceArguments),
     /// Show what the tuner has learned, and why a query runs as it does.
     Tuner(TunerArguments),
+    /// Show the compiled kernels that are kept on disk, or fill that cache before queries need it.
+    Kernels(KernelArguments),
     /// Run a few queries on generated data, beside DataFusion's own operators.
     Demo(DemoArguments),
     /// Time the queries of a benchmark.
@@ -113,6 +115,26 @@ pub enum TunerCommand {
     },
     /// Forget what was learned.
     Reset,
+}
+
+#[derive(Debug, Args)]
+pub struct KernelArguments {
+    #[command(subcommand)]
+    pub command: KernelCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KernelCommand {
+    /// How many kernels are kept, and where.
+    Show,
+    /// Run every query of a file or of a folder's .sql files once, and keep its kernels' best code.
+    Prepare {
+        #[command(flatten)]
+        session: SessionArguments,
+        /// The file or folder.
+        #[arg(long, value_name = "FILE|DIR")]
+        queries: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

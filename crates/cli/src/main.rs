@@ -8,6 +8,7 @@ mod experiment;
 mod explain;
 mod generate;
 mod interrupt;
+mod kernels;
 mod output;
 mod progress;
 mod run;
@@ -57,6 +58,7 @@ fn start(arguments: Arguments, scripts: Vec<args::Script>) -> Result<ExitCode> {
             Some(Command::Variants(options)) => variants::run(options).await,
             Some(Command::Devices(options)) => devices::run(&options),
             Some(Command::Tuner(options)) => tuner::run(options).await,
+            Some(Command::Kernels(options)) => kernels::run(options).await,
             Some(Command::Demo(options)) => demo::run(options).await,
             Some(Command::Bench(options)) => bench::run(options).await,
             Some(Command::Experiment(options)) => experiment::run(options).await,

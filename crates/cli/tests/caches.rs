@@ -31,6 +31,32 @@ fn a_folder_that_others_may_write_is_named_and_not_used() {
 }
 
 #[test]
+fn kernels_are_counted_and_prepared() {
+    let folder = tempfile::tempdir().unwrap();
+    let queries = folder.path().join("queries");
+    fs::create_dir(&queries).unwrap();
+    fs::write(queries.join("a.sql"), "select count(*) from (values (1), (2)) t; select 1;\n").unwrap();
+    fs::write(queries.join("b.txt"), "no query").unwrap();
+    let at = queries.to_str().unwrap();
+    let prepared = run(folder.path(), &["kernels", "prepare", "--device", "cpu", "--queries", at]).ok();
+    assert!(prepared.contains("2 statements of 1 files"), "{prepared}");
+    // What writes is not run, and what fails is told with its file.
+    fs::write(queries.join("c.sql"), "drop table t; select nothing from nowhere").unwrap();
+    let some = run(folder.path(), &["kernels", "prepare", "--device", "cpu", "--queries", at]);
+    assert!(some.code == Some(1) && some.out.contains("2 did not"), "{}", some.out);
+    assert!(
+        some.err.contains("c.sql") && some.err.contains("drop") && some.err.contains("nowhere"),
+        "{}",
+        some.err
+    );
+    let empty = tempfile::tempdir().unwrap();
+    let none = run(folder.path(), &["kernels", "prepare", "--queries", empty.path().to_str().unwrap()]);
+    assert!(none.err.contains("has no .sql file"), "{}", none.err);
+    let shown = run(folder.path(), &["kernels", "show"]).ok();
+    assert!(shown.contains("0 kernels") && shown.contains("2000 (KELPIE_CACHE_MB)"), "{shown}");
+}
+
+#[test]
 fn pipes_and_devices_in_place_of_files_are_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let measured = run(folder.path(), &["devices", "--device", "simt", "--calibrate"]);

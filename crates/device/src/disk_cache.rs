@@ -11,14 +11,33 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 /// The environment variable that names the folder of all of Kelpie's caches.
 pub const CACHE_VARIABLE: &str = "KELPIE_CACHE_DIR";
+
+/// The environment variable that limits the folder of compiled kernels, in megabytes.
+pub const CACHE_LIMIT_VARIABLE: &str = "KELPIE_CACHE_MB";
+/// Megabytes of a folder where nothing else is said.
+const CACHE_MB: u64 = 2000;
+/// Writes of a process between two looks at the size of the folder.
+const WRITES_PER_LOOK: u64 = 64;
+/// An entry that is read tells so by its time, once in this time.
+const USED_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// What a process that has died left half written, is removed after this time.
+const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
 /// Bytes of an entry at most: code of a kernel has a few hundred KB.
 const MOST_BYTES: u64 = 1 << 28;
 const MAGIC: &[u8; 8] = b"KELPIE01";
 const HEADER_BYTES: usize = 8 + 8 + 8 + 16;
+
+/// A file of the folder.
+struct Entry {
+    path: PathBuf,
+    bytes: u64,
+    used: SystemTime,
+}
 
 /// A folder of entries, or no cache where there is no folder.
 #[derive(Debug, Clone)]
@@ -68,11 +87,78 @@ impl DiskCache {
             return None;
         }
         file.drain(..data_at);
+        self.mark_used(&path);
         Some(file)
+    }
+
+    /// Entries that were not used for long go first: the time of a file says when it was.
+    fn mark_used(&self, path: &Path) {
+        let used = fs::metadata(path).and_then(|metadata| metadata.modified());
+        let is_long_ago = used.is_ok_and(|used| used.elapsed().is_ok_and(|since| since > USED_EVERY));
+        if is_long_ago {
+            // Who may read entries but not write them leaves their times.
+            let _ = fs::File::options()
+                .write(true)
+                .open(path)
+                .and_then(|file| file.set_modified(SystemTime::now()));
+        }
+    }
+
+    /// Bytes that the folder may have.
+    pub fn limit(&self) -> u64 {
+        let given = std::env::var(CACHE_LIMIT_VARIABLE).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        given.unwrap_or(CACHE_MB).saturating_mul(1_000_000)
+    }
+
+    /// How many entries there are, and their bytes.
+    pub fn size(&self) -> (usize, u64) {
+        let files = self.files();
+        (files.len(), files.iter().map(|file| file.bytes).sum())
+    }
+
+    fn files(&self) -> Vec<Entry> {
+        let Some(folder) = self.folder.as_deref().filter(|_| self.problem().is_none()) else {
+            return Vec::new();
+        };
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let file = |entry: fs::DirEntry| {
+            let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some(Entry { path: entry.path(), bytes: metadata.len(), used: metadata.modified().ok()? })
+        };
+        entries.filter_map(file).collect()
+    }
+
+    /// Removes what was not used for longest where the folder has more than `limit` bytes, down to three quarters of that; and
+    /// what processes that have died left. Other processes may do the same, and may read: an entry that is gone is made again.
+    fn prune(&self, limit: u64) {
+        let mut files = self.files();
+        files.retain(|file| {
+            let is_half = file.path.extension().is_some_and(|extension| extension == "tmp");
+            if is_half && file.used.elapsed().is_ok_and(|since| since > ABANDONED_AFTER) {
+                let _ = fs::remove_file(&file.path);
+            }
+            !is_half
+        });
+        let mut bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        if bytes <= limit {
+            return;
+        }
+        files.sort_by_key(|file| file.used);
+        for file in files {
+            if bytes <= limit / 4 * 3 {
+                break;
+            }
+            let _ = fs::remove_file(&file.path);
+            bytes -= file.bytes;
+        }
     }
 
     /// Stores `data` for `key`; whether that worked.
     pub fn write(&self, key: &str, data: &[u8]) -> bool {
+        static WRITES: AtomicU64 = AtomicU64::new(0);
+        if WRITES.fetch_add(1, Ordering::Relaxed).is_multiple_of(WRITES_PER_LOOK) {
+            self.prune(self.limit());
+        }
         let header = header(key, data);
         let path = self.path(key).filter(|_| self.problem().is_none());
         path.is_some_and(|path| write_whole(&path, &[&header, key.as_bytes(), data]).is_ok())
@@ -236,6 +322,32 @@ mod tests {
         assert_eq!(cache.read("kez"), None);
         assert_eq!(cache.read(""), None);
         only_file(&folder.path().join("new"));
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_goes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::at(folder.path());
+        let hours_ago = |hours: u64| SystemTime::now() - Duration::from_secs(3600 * hours);
+        for number in 0..10u64 {
+            let key = format!("key {number}");
+            assert!(cache.write(&key, &[0; 1000]));
+            let file = fs::File::options().write(true).open(cache.path(&key).unwrap()).unwrap();
+            file.set_modified(hours_ago(100 - number)).unwrap();
+        }
+        let half = folder.path().join("left.1-1.tmp");
+        fs::write(&half, "half").unwrap();
+        let (_, bytes) = cache.size();
+        cache.prune(bytes);
+        assert_eq!(cache.size().0, 11, "nothing is too much, and a file that is being written stays");
+        // Reading says that an entry is in use.
+        assert!(cache.read("key 0").is_some());
+        fs::File::options().write(true).open(&half).unwrap().set_modified(hours_ago(2)).unwrap();
+        cache.prune(bytes / 2);
+        let left: Vec<u64> =
+            (0..10).filter(|number| cache.read(&format!("key {number}")).is_some()).collect();
+        assert_eq!(left, [0, 8, 9], "three eighths of ten, and no half file");
+        assert_eq!(cache.size().0, 3);
     }
 
     #[test]

@@ -274,6 +274,8 @@ pub trait Device: Send + Sync + Debug {
     fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError> {
         self.compile_for(module, kernel, BlockShape::of(self.target()))
     }
+    /// Compiles a kernel behind the queries, where this device does such things: whoever asks for it later need not wait as long.
+    fn compile_behind(&self, _: &Arc<ValidModule>, _: &str, _: BlockShape) {}
     /// Waits until the best code of every kernel is there that was compiled so far.
     fn finish_compiling(&self) {}
     /// The code that `compile_for` makes, for people: CLIF or CUDA C.

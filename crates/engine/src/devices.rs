@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::columns::address;
 use crate::options::{DeviceChoice, QueryOptions};
+use crate::primitives;
 
 /// Threads of a block, and blocks at a time, of the interpreter: small, so that a small input has several of both.
 const SIMT_WARPS: u32 = 2;
@@ -123,7 +124,11 @@ impl Devices {
         }
         let device: Arc<dyn Device> = match &key {
             Key::Cpu(workers) => CpuDevice::new(Some(*workers as usize))?,
-            Key::Cuda => self.open_gpu()?,
+            Key::Cuda => {
+                let device = self.open_gpu()?;
+                primitives::foresee(&device);
+                device
+            }
             Key::Simt(lanes) => kelpie_device::simt::SimtDevice::new(*lanes, lanes * SIMT_WARPS, SIMT_BLOCKS),
         };
         // Two queries may have opened it at once: the first one stays.

@@ -52,6 +52,7 @@ pub use kelpie_compile::plan::Plan;
 pub use kelpie_compile::shape::ShapeChoices;
 pub use kelpie_compile::variant::{self, Choice, Forced, Genome};
 pub use kelpie_compile::{MicroModel, Resolution};
+pub use kelpie_device::disk_cache::CACHE_LIMIT_VARIABLE;
 pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind};
 pub use meter::Traffic;
 pub use metrics::{Atomics, LaneProfile, PipelineMetrics, QueryMetrics, QueryOutput};

@@ -12,7 +12,7 @@ use kelpie_compile::primitives::{
     select, sweep, ties as ties_kernels,
 };
 use kelpie_compile::shape::LaunchShape;
-use kelpie_device::{Buffer, CancelToken, DeviceError, Kernel, KernelArgument, QueryStream};
+use kelpie_device::{Buffer, CancelToken, Device, DeviceError, Kernel, KernelArgument, QueryStream};
 use kelpie_kir::{Module, Scalar, TypeError, ValidModule, validate};
 use parking_lot::Mutex;
 
@@ -132,6 +132,22 @@ fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, Engin
     })?);
     MODULES.lock().insert(key, Arc::clone(&module));
     Ok(module)
+}
+
+/// Has a device compile the primitives that sorts and group-bys of most queries need, behind them: which one a query needs is known
+/// only when its rows are there, and then it would wait for each.
+pub(crate) fn foresee(device: &Arc<dyn Device>) {
+    let shape = LaunchShape::of(device.target());
+    let scans = [Family::ChainedScan, Family::ChainedScanBits, Family::Scan, Family::ScanBits];
+    let small = (1..=3).flat_map(|number| [Family::Init(number), Family::BlockSort(number)]);
+    let large = [Family::Radix, Family::Sweep, Family::Select, Family::Ties];
+    for family in small.chain(scans).chain(large) {
+        // A device may have no room for some of them.
+        let Ok(module) = module(&shape, family) else { continue };
+        for (_, kernel) in module.kernels.iter() {
+            device.compile_behind(&module, &kernel.name, block_shape(&shape));
+        }
+    }
 }
 
 fn whole(buffer: &Buffer) -> KernelArgument {

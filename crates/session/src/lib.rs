@@ -31,8 +31,8 @@ pub use kelpie_engine::algebra;
 pub use kelpie_engine::calibration::Point;
 pub use kelpie_engine::spaces;
 pub use kelpie_engine::{
-    Arrival, Calibrated, Device, DeviceChoice, DeviceKind, Engine, Group, LaneProfile, Measured, Phase,
-    QueryOptions, SortSample, Split, TunedSummary,
+    Arrival, CACHE_LIMIT_VARIABLE, Calibrated, Device, DeviceChoice, DeviceKind, Engine, Group, LaneProfile,
+    Measured, Phase, QueryOptions, SortSample, Split, TunedSummary,
 };
 pub use running::RunningQuery;
 pub use session::{KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};

@@ -57,6 +57,8 @@ pub struct Built {
     best: OnceLock<Arc<Compiled>>,
     /// Whether the best code was asked for.
     asked: AtomicBool,
+    /// Held by who compiles it while somebody waits.
+    asking: Mutex<()>,
 }
 
 /// Code in the device.
@@ -148,6 +150,21 @@ impl Compiler {
         (shape, tier): (BlockShape, Tier),
     ) -> Result<CudaKernel, DeviceError> {
         self.core.context.enter()?;
+        let built = self.built(module, name, shape)?;
+        let wanted = Wanted { module, name, shape };
+        let (compiled, times) = {
+            let _asking = built.asking.lock();
+            self.core.code(&wanted, &built, tier)?
+        };
+        self.improve(&wanted, &built, tier);
+        let BuildTimes { print_ns, build_ns, load_ns } = times;
+        // What the disk had was not compiled.
+        let compile_ns = if build_ns == 0 { 0 } else { print_ns + build_ns + load_ns };
+        Ok(CudaKernel { built, compiled, tier, compile_ns, times })
+    }
+
+    /// Where the code of a kernel is kept.
+    fn built(&self, module: &ValidModule, name: &str, shape: BlockShape) -> Result<Arc<Built>, DeviceError> {
         let count = module.kernels.len();
         let slots =
             self.modules.get_or_compile(module, || Ok((0..count).map(|_| Mutex::default()).collect()))?;
@@ -156,22 +173,25 @@ impl Compiler {
             return Err(self.error(name, "the module has no such kernel"));
         };
         let mut slot = slot.lock();
-        let built = match slot.iter().find(|built| built.shape == shape) {
-            Some(built) => Arc::clone(built),
-            None => {
-                let (quick, best) = (OnceLock::new(), OnceLock::new());
-                let built = Arc::new(Built { shape, quick, best, asked: AtomicBool::new(false) });
-                slot.push(Arc::clone(&built));
-                built
-            }
-        };
-        let wanted = Wanted { module, name, shape };
-        let (compiled, times) = self.core.code(&wanted, &built, tier)?;
-        self.improve(&wanted, &built, tier);
-        let BuildTimes { print_ns, build_ns, load_ns } = times;
-        // What the disk had was not compiled.
-        let compile_ns = if build_ns == 0 { 0 } else { print_ns + build_ns + load_ns };
-        Ok(CudaKernel { built, compiled, tier, compile_ns, times })
+        if let Some(built) = slot.iter().find(|built| built.shape == shape) {
+            return Ok(Arc::clone(built));
+        }
+        let (quick, best, asked) = (OnceLock::new(), OnceLock::new(), AtomicBool::new(false));
+        let built = Arc::new(Built { shape, quick, best, asked, asking: Mutex::default() });
+        slot.push(Arc::clone(&built));
+        Ok(built)
+    }
+
+    /// Makes the code that is made soonest behind the queries: in memory nobody has to wait for it.
+    pub fn foresee(&self, module: &Arc<ValidModule>, name: &str, shape: BlockShape) {
+        let Ok(built) = self.built(module, name, shape) else { return };
+        let (core, module, name) = (Arc::clone(&self.core), Arc::clone(module), name.to_string());
+        self.behind.begin(Box::new(move |_| {
+            let wanted = Wanted { module: &module, name: &name, shape };
+            let _asking = built.asking.lock();
+            // Whoever wants the kernel will be told what is wrong with it.
+            let _ = core.context.enter().and_then(|()| core.code(&wanted, &built, Tier::Auto));
+        }));
     }
 
     /// Begins to make the best code of a kernel that has other code, behind the queries.

@@ -326,6 +326,12 @@ impl Device for CudaDevice {
         self.compile_as(module, kernel, (shape, Tier::default()))
     }
 
+    fn compile_behind(&self, module: &Arc<ValidModule>, kernel: &str, shape: BlockShape) {
+        if shape.problem(&self.target).is_none() {
+            self.compiler.foresee(module, kernel, shape);
+        }
+    }
+
     fn finish_compiling(&self) {
         self.compiler.finish();
     }

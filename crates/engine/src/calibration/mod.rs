@@ -27,6 +27,8 @@ use crate::query::Engine;
 const FOLDER: &str = "calibration";
 /// That of what was learned.
 const LEARNED: &str = "learned";
+/// The folder of compiled kernels in it.
+const KERNELS: &str = "cubin";
 
 /// Accesses to random places of a working set.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -182,7 +184,12 @@ impl Engine {
 
     /// Why the user's cache folder is not used, by engines of [`Engine::calibrated`] and by devices, if it is not: others may write it.
     pub fn cache_problem() -> Option<String> {
-        [FOLDER, LEARNED, "cubin"].into_iter().find_map(|kind| DiskCache::of_user(kind).problem())
+        [FOLDER, LEARNED, KERNELS].into_iter().find_map(|kind| DiskCache::of_user(kind).problem())
+    }
+
+    /// The user's compiled kernels of GPUs.
+    pub fn kernel_cache() -> DiskCache {
+        DiskCache::of_user(KERNELS)
     }
 
     /// What was measured of a device, if it was. A file is read when it is first asked for.
