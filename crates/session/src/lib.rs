@@ -11,6 +11,7 @@ mod files;
 mod install;
 mod limits;
 mod names;
+mod needs;
 mod plan_cache;
 mod planning;
 mod running;
@@ -34,6 +35,7 @@ pub use kelpie_engine::{
     Arrival, CACHE_LIMIT_VARIABLE, Calibrated, Device, DeviceChoice, DeviceKind, Engine, Group, LaneProfile,
     Measured, Phase, QueryOptions, SortSample, Split, TunedSummary,
 };
+pub use needs::Needs;
 pub use running::RunningQuery;
 pub use session::{KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};
 pub use timing::QueryTiming;

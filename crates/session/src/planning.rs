@@ -4,11 +4,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use datafusion::common::{ParamValues, plan_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{DdlStatement, Execute, LogicalPlan, Statement as LogicalStatement};
+use datafusion::logical_expr::{
+    DdlStatement, Execute, Expr, LogicalPlan, LogicalPlanBuilder, Statement as LogicalStatement, WriteOp,
+    cast,
+};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -40,6 +44,8 @@ pub(crate) struct Planning {
     /// Levels of the statement.
     pub levels: usize,
     pub text: String,
+    /// Values for its placeholders, where it came with some.
+    pub parameters: Option<ParamValues>,
     /// Whether EXECUTE is planned with its values, whatever generic plan there is.
     pub is_custom: bool,
 }
@@ -60,7 +66,12 @@ impl Planning {
         let statement = timed(Phase::Parse, || parsed(&state, &self.text))?;
         let named = timed_future(Phase::Find, Named::of(&state, &statement)).await;
         let logical = logical_plan(&state, statement, &self.text);
-        let (state, plan) = match timed_future(Phase::Logical, logical).await? {
+        let plan = timed_future(Phase::Logical, logical).await?;
+        let plan = match &self.parameters {
+            Some(values) => with_values(plan, values)?,
+            None => plan,
+        };
+        let (state, plan) = match plan {
             LogicalPlan::Statement(LogicalStatement::Execute(execute)) => {
                 return self.execute(state, execute).await;
             }
@@ -81,7 +92,8 @@ impl Planning {
         let environment = self.statements.environment(&state);
         let is_repeatable = timed(Phase::Find, || Repeatable::of(&plan).is_some());
         let planned = physical_plan(&state, &plan).await?;
-        if let (Some(kept), Ok(named), true) = (&planned.kept, named, is_repeatable) {
+        let is_whole = self.parameters.is_none();
+        if let (Some(kept), Ok(named), true) = (&planned.kept, named, is_repeatable && is_whole) {
             self.statements.keep(&self.text, Arc::clone(&environment), named, kept);
         }
         Ok((planned, Arc::clone(&environment.task)))
@@ -209,6 +221,51 @@ pub(crate) async fn logical_plan(
     };
     SQLOptions::new().verify_plan(&plan)?;
     if corrects { share(plan) } else { Ok(plan) }
+}
+
+/// A plan with values in the places of its placeholders.
+fn with_values(plan: LogicalPlan, values: &ParamValues) -> Result<LogicalPlan> {
+    let asked = plan.get_parameter_names()?;
+    let given: Vec<String> = match values {
+        ParamValues::List(values) => (1..=values.len()).map(|place| format!("${place}")).collect(),
+        ParamValues::Map(values) => values.keys().map(|name| format!("${name}")).collect(),
+    };
+    let mut missing: Vec<&String> = asked.iter().filter(|name| !given.contains(name)).collect();
+    missing.sort();
+    if let Some(name) = missing.first() {
+        return plan_err!(
+            "the statement has {} parameters and {} values: there is none for {name}",
+            asked.len(),
+            given.len()
+        );
+    }
+    if let Some(name) = given.iter().find(|name| !asked.contains(*name)) {
+        return plan_err!(
+            "the statement has {} parameters and {} values: it has no {name}",
+            asked.len(),
+            given.len()
+        );
+    }
+    as_the_table_has_it(plan.with_param_values(values.clone())?)
+}
+
+/// Rows to insert in the types of their table: where a value stands now, a placeholder that was planned was of the table's type.
+fn as_the_table_has_it(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Dml(mut write) = plan else { return Ok(plan) };
+    let (input, table) = (write.input.schema(), write.target.schema());
+    let is_insert = matches!(write.op, WriteOp::Insert(_));
+    if is_insert && input.fields().len() == table.fields().len() {
+        let columns = input.iter().zip(table.fields()).map(|((qualifier, field), wanted)| {
+            let column = Expr::from((qualifier, field));
+            match field.data_type() == wanted.data_type() {
+                true => column,
+                false => cast(column, wanted.data_type().clone()).alias(field.name()),
+            }
+        });
+        let columns: Vec<Expr> = columns.collect();
+        write.input = Arc::new(LogicalPlanBuilder::new_from_arc(write.input).project(columns)?.build()?);
+    }
+    Ok(LogicalPlan::Dml(write))
 }
 
 /// The state that a statement is planned by: one with a zone where it names times with one. Without a zone of the session, DataFusion takes

@@ -8,7 +8,7 @@ use std::time::Instant;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::DynamicFileCatalog;
-use datafusion::common::plan_err;
+use datafusion::common::{ParamValues, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
@@ -28,6 +28,7 @@ use crate::files::{self, Broken, LocalFiles, LocalTables};
 use crate::install::KelpiePlanner;
 use crate::install::{explaining, install};
 use crate::limits::with_limit;
+use crate::needs::Needs;
 use crate::plan_cache::{GenericPlans, KeptStatements, Learning, Planned, Ready};
 use crate::planning::{Planning, logical_plan, parsed};
 use crate::running::{RunningQuery, Taking};
@@ -207,8 +208,17 @@ impl KelpieSession {
 
     /// Plans a statement and starts it; its rows come as they are asked for. Dropping it cancels the query.
     pub async fn start(&self, sql: &str) -> Result<RunningQuery> {
+        self.start_with(sql, None).await
+    }
+
+    /// As [`KelpieSession::start`], with values for the statement's `$1`, `$2`, … or `$name`. A value that the statement does not
+    /// ask for is an error, as is one that is missing.
+    pub async fn start_with(&self, sql: &str, parameters: Option<ParamValues>) -> Result<RunningQuery> {
         let (start, clock) = (Instant::now(), PlanClock::default());
-        let found = self.statements.find(sql, &self.context).await;
+        let found = match parameters {
+            Some(_) => None,
+            None => self.statements.find(sql, &self.context).await,
+        };
         clock.charge(Phase::Find, start.elapsed());
         let mut again = None;
         let (planned, task) = match found {
@@ -225,6 +235,7 @@ impl KelpieSession {
                     room: self.room(depth),
                     levels: depth.parsed,
                     text: sql.to_string(),
+                    parameters,
                     is_custom: false,
                 };
                 let planned = caught(planning.on_its_stack(&clock)).await.map_err(with_limit)?;
@@ -248,6 +259,17 @@ impl KelpieSession {
     /// What the planning of a statement needs, with all that it may refer to.
     fn room(&self, depth: Depth) -> Room {
         Room::of(depth, self.kept.load(Ordering::Relaxed))
+    }
+
+    /// What a statement asks of the session before it is planned.
+    pub async fn needs(&self, sql: &str) -> Result<Needs> {
+        let (context, text) = (self.context.clone(), sql.to_string());
+        let asking = async move {
+            let state = context.state();
+            let statement = parsed(&state, &text)?;
+            Needs::of(&state, &statement).await
+        };
+        self.room(self.depth(sql)?).run(asking).await
     }
 
     /// Where the time of the last `sql` went.

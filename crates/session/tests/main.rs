@@ -26,6 +26,7 @@ mod movement;
 mod names;
 mod nan;
 mod outer_joins;
+mod parameters;
 mod partitions;
 mod people;
 mod plan_cache;
