@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate and the crates of ours that it may use: `kir <- backend <- device <- engine`,
-/// `kir <- compile <- engine`, `engine <- datafusion <- session <- {cli, workloads}`, `workloads <- cli`, and anything below these.
-const MAY_USE: [(&str, &[&str]); 12] = [
+/// `kir <- compile <- engine`, `engine <- datafusion <- session <- {cli, python, workloads}`, `workloads <- cli`, and anything below
+/// these.
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("kelpie-kir", &[]),
     ("kelpie-tuner", &[]),
     ("kelpie-backend", &["kelpie-kir"]),
@@ -18,6 +19,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("kelpie-session", BELOW_SESSION),
     ("kelpie-workloads", BELOW_WORKLOADS),
     ("kelpie", EVERYTHING),
+    ("kelpie-python", BELOW_WORKLOADS),
     ("kelpie-conformance", BELOW_WORKLOADS),
     ("xtask", EVERYTHING),
 ];
@@ -43,8 +45,14 @@ const BELOW_ENGINE: &[&str] = EVERYTHING.split_at(4).1;
 const TESTS_MAY_USE: [(&str, &[&str]); 1] = [("kelpie-compile", &["kelpie-backend", "kelpie-device"])];
 
 /// Crates that may build DataFusion; every other one compiles in seconds.
-const ON_DATAFUSION: [&str; 5] =
-    ["kelpie-datafusion", "kelpie-session", "kelpie-workloads", "kelpie", "kelpie-conformance"];
+const ON_DATAFUSION: [&str; 6] = [
+    "kelpie-datafusion",
+    "kelpie-session",
+    "kelpie-workloads",
+    "kelpie",
+    "kelpie-python",
+    "kelpie-conformance",
+];
 
 /// A file is better shorter than the first, and must be shorter than the second.
 const LINES_WARNED: usize = 500;
@@ -62,9 +70,14 @@ const FORBIDDEN: [(&str, &str, &str); 8] = [
     ("#[ign", "ore]", "#[ignore = \"reason\"], and run it in .ci/run"),
 ];
 
-/// Where `unsafe` may stand: what handles raw memory and generated code, and the one file that answers for launches, since
-/// only the engine knows both a kernel and what its arguments must be.
-const UNSAFE_ALLOWED: [&str; 3] = ["crates/device/", "crates/backend/src/cpu", "crates/engine/src/launch.rs"];
+/// Where `unsafe` may stand: what handles raw memory and generated code, the one file that answers for launches, since only the
+/// engine knows both a kernel and what its arguments must be, and the one that takes other Python packages' data out of capsules.
+const UNSAFE_ALLOWED: [&str; 4] = [
+    "crates/device/",
+    "crates/backend/src/cpu",
+    "crates/engine/src/launch.rs",
+    "crates/python/src/capsules.rs",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
