@@ -1,9 +1,10 @@
 //! The best code of kernels that run already: compiled by threads of low priority, of which no query waits for one.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once, Weak};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -13,12 +14,19 @@ pub type Job = Box<dyn FnOnce(&AtomicBool) + Send>;
 /// Threads that compile, of the machine's: one in four.
 const SHARE: usize = 4;
 
-/// Jobs, and the threads that do them. When it is dropped those that have not begun are left, and those that have are given up:
-/// code of a compiler that still runs when the process ends crashes it.
-#[derive(Default)]
+/// Jobs, and the threads that do them. When it is dropped, or the process ends, those that have not begun are left, and those that have
+/// are given up and waited for: code of a compiler that still runs when its library is taken down crashes the process.
 pub struct Behind {
     state: Arc<State>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Default for Behind {
+    fn default() -> Behind {
+        let state = Arc::new(State::default());
+        end_with_process(&state);
+        Behind { state, threads: Mutex::default() }
+    }
 }
 
 #[derive(Default)]
@@ -87,6 +95,40 @@ impl Drop for Behind {
     fn drop(&mut self) {
         self.state.ends.store(true, Ordering::Relaxed);
         self.wait();
+    }
+}
+
+/// Those whose jobs are given up when the process ends, whoever holds them then.
+static ALL: Mutex<Vec<Weak<State>>> = Mutex::new(Vec::new());
+/// At most so long the end of the process waits for a compiler.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Gives the jobs up when the process ends. Handlers run in the reverse order in which they were registered, so that libraries which
+/// were loaded before are taken down after this.
+fn end_with_process(state: &Arc<State>) {
+    static REGISTERED: Once = Once::new();
+    let mut all = ALL.lock();
+    all.retain(|state| state.strong_count() > 0);
+    all.push(Arc::downgrade(state));
+    REGISTERED.call_once(|| {
+        // SAFETY: the function is of this program, takes nothing, and does not unwind. Where it cannot be registered, a process
+        // that ends while a compiler runs may crash.
+        let _ = unsafe { libc::atexit(at_exit) };
+    });
+}
+
+extern "C" fn at_exit() {
+    let since = Instant::now();
+    // A lock that is held by a thread that will never run again is not waited for.
+    let Some(all) = ALL.try_lock_for(PATIENCE) else { return };
+    for state in all.iter().filter_map(Weak::upgrade) {
+        state.ends.store(true, Ordering::Relaxed);
+        while since.elapsed() < PATIENCE {
+            match state.queue.try_lock() {
+                Some(queue) if queue.busy == 0 => break,
+                _ => thread::sleep(Duration::from_millis(1)),
+            }
+        }
     }
 }
 
