@@ -17,7 +17,7 @@ use super::packing::counts_rows;
 use super::results::{MomentForm, ReadCell, Reading, ResultForm, SumCheck};
 use super::sparse::{is_sparse, update_cell};
 use crate::context::{Context, Lowered, Unsupported, register_of};
-use crate::expr::Expr;
+use crate::expr::{Expr, children};
 use crate::layout::ColumnInfo;
 use crate::lower::can_fail;
 use crate::lower::column_of;
@@ -177,6 +177,17 @@ impl Cells {
             let moments = Contribution::of(ContributionForm::Moments, argument);
             let value = self.cell(CellOp::Moments, moments, distinct, None);
             let form = ResultForm::Moments { form, grouped };
+            return Ok(Reading { field, value, count: value, can_be_empty: true, form, range: None });
+        }
+        if let AggregateFunction::OfPairs(statistic) = aggregate.function {
+            let [_, second] = children(argument)[..] else {
+                return Err(Unsupported("a statistic of pairs over something else".into()));
+            };
+            // The pair is the first value, where neither is NULL.
+            let arguments = vec![argument.clone(), second.clone()];
+            let moments = Contribution { form: ContributionForm::PairMoments, arguments };
+            let value = self.cell(CellOp::PairMoments, moments, distinct, None);
+            let form = ResultForm::OfPairs(statistic);
             return Ok(Reading { field, value, count: value, can_be_empty: true, form, range: None });
         }
         if let AggregateFunction::LeastBound(_) | AggregateFunction::GreatestBound(_) = aggregate.function {
