@@ -79,6 +79,7 @@ mod text_joins;
 mod text_lanes;
 mod text_runs;
 mod text_search;
+mod top_rows;
 mod tuning;
 mod value_codes;
 mod variants;
