@@ -64,6 +64,7 @@ mod rotation;
 mod row_loops;
 mod set_operations;
 mod shapes;
+mod shared_plans;
 mod short;
 mod sites;
 mod sort_forms;
