@@ -161,3 +161,38 @@ async fn groups_by_columns_of_a_dimension() {
     }));
     check_all("groups by columns of a dimension", all, statements).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn few_rows_beside_groups_of_all() {
+    let few = [
+        "(SELECT nn, k, g FROM t WHERE nn = 7)",
+        "(SELECT nn, k, max(g) AS g FROM t WHERE i32 = 5 OR nn = 3 GROUP BY nn, k)",
+        "(SELECT DISTINCT nn, k, g FROM t WHERE nn = 1)",
+        "(SELECT nn, k, g FROM t WHERE k IS NULL AND nn = 2)",
+        "(SELECT nn, k, g FROM none)",
+        "(SELECT nn, k, g FROM t WHERE nn < 0)",
+    ];
+    let facts = [
+        "(SELECT nn AS m, k AS j, sum(i64) AS s, count(*) AS c FROM t GROUP BY nn, k)",
+        "(SELECT nn AS m, 1 AS j, max(s) AS s, count(*) AS c FROM t GROUP BY nn HAVING count(*) > 1)",
+        "(SELECT m, j, s, c + 1 AS c FROM (SELECT nn AS m, k AS j, min(s) AS s, count(*) AS c FROM t GROUP BY nn, k))",
+        "(SELECT nn AS m, k AS j, sum(i64) AS s, count(*) AS c FROM t GROUP BY ROLLUP (nn, k))",
+    ];
+    let mut statements = Vec::new();
+    for few in few {
+        for facts in facts {
+            for join in ["a LEFT JOIN {} b", "a JOIN {} b", "a FULL JOIN {} b"] {
+                let from = format!("{few} {}", join.replace("{}", facts));
+                statements.push(format!("SELECT a.nn, a.k, a.g, b.m, b.s, b.c FROM {from} ON a.nn = b.m"));
+                statements
+                    .push(format!("SELECT a.nn, a.k, b.j, b.c FROM {from} ON a.nn = b.m AND a.k = b.j"));
+                statements.push(format!("SELECT a.nn, b.c FROM {from} ON a.nn = b.m AND b.c > a.nn"));
+            }
+            statements.push(format!("SELECT a.nn, b.c FROM {facts} b RIGHT JOIN {few} a ON a.nn = b.m"));
+            statements.push(format!("SELECT b.m, b.c FROM {facts} b LEFT JOIN {few} a ON a.nn = b.m"));
+            statements
+                .push(format!("SELECT b.m, b.c FROM {facts} b WHERE b.m NOT IN (SELECT nn FROM {few} a)"));
+        }
+    }
+    check_all("few rows beside groups of all", configurations(), statements).await.unwrap();
+}
