@@ -278,6 +278,12 @@ impl PairStatistic {
             Products,
         ]
     };
+
+    /// Whether it is the same where both values of each pair change places.
+    pub const fn is_symmetric(self) -> bool {
+        use PairStatistic::*;
+        matches!(self, CovarianceSample | CovariancePopulation | Correlation | Determination | Products)
+    }
 }
 
 /// A number of values that a group keeps.

@@ -493,6 +493,7 @@ async fn statistics_of_pairs() {
         statements.push(format!("SELECT k, {both} FROM (SELECT k AS j, nn AS m FROM t WHERE nn < 5) b JOIN t a ON a.nn = b.m GROUP BY k"));
     }
     statements.push("SELECT k, corr(fx, f64), covar_pop(f64, CASE WHEN fx < 1e9 THEN fx END) FROM t WHERE NOT isnan(fx) AND abs(fx) < 1e9 GROUP BY k".into());
+    statements.push("SELECT k, covar_pop(f32, nn), covar_samp(nn, f32), corr(nn, f32), regr_slope(nn, f32), regr_sxx(nn, f32), regr_r2(nn, f32) FROM t GROUP BY k".into());
     statements.push("SELECT corr('NaN'::double, f64), corr('NaN'::double, 'NaN'::double), corr(f64, 'NaN'::double) FROM t".into());
     // Values that are large beside their distances.
     statements.push("SELECT k, covar_samp(1e6 + f64, f64), regr_slope(f64, 1e6 + nn), corr(100 + f64, nn * 1e-6) FROM t GROUP BY k".into());
