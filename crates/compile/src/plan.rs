@@ -3,6 +3,7 @@
 mod ranked;
 mod sets;
 pub mod text;
+pub mod unify;
 mod window;
 
 pub use self::ranked::{Rank, Ranked, RankedValue};
@@ -228,6 +229,61 @@ pub enum AggregateFunction {
     LeastBound(Few),
     /// The least of so many greatest arguments, likewise.
     GreatestBound(Few),
+    /// A statistic of pairs of `Float64` ([`Function::Pair`](crate::expr::Function::Pair)) of which neither is NULL.
+    OfPairs(PairStatistic),
+}
+
+/// What is computed of pairs of values. The names are those of a regression, in which the first of a pair is `y` and the second `x`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PairStatistic {
+    /// Covariance of a sample; NULL over less than two pairs.
+    CovarianceSample,
+    /// Covariance of a population; NULL over no pairs.
+    CovariancePopulation,
+    /// Pearson's correlation; NULL over less than two pairs, and where one of the two does not vary.
+    Correlation,
+    /// Slope of the line of least squares; NULL over less than two pairs, and where `x` does not vary.
+    Slope,
+    /// Where that line is at `x = 0`, likewise.
+    Intercept,
+    /// Square of the correlation, likewise, and NULL where `y` does not vary.
+    Determination,
+    /// Mean of `x`; NULL over no pairs.
+    MeanX,
+    /// Mean of `y`; NULL over no pairs.
+    MeanY,
+    /// Sum of squared distances of `x` from its mean; NULL over no pairs.
+    SquaresX,
+    /// The same of `y`.
+    SquaresY,
+    /// Sum of products of both distances.
+    Products,
+}
+
+impl PairStatistic {
+    /// Every statistic.
+    pub const ALL: [PairStatistic; 11] = {
+        use PairStatistic::*;
+        [
+            CovarianceSample,
+            CovariancePopulation,
+            Correlation,
+            Slope,
+            Intercept,
+            Determination,
+            MeanX,
+            MeanY,
+            SquaresX,
+            SquaresY,
+            Products,
+        ]
+    };
+
+    /// Whether it is the same where both values of each pair change places.
+    pub const fn is_symmetric(self) -> bool {
+        use PairStatistic::*;
+        matches!(self, CovarianceSample | CovariancePopulation | Correlation | Determination | Products)
+    }
 }
 
 /// A number of values that a group keeps.

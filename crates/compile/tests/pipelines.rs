@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, HostAction, Program, ScanInfo, Task, When};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
+use kelpie_compile::plan::{
+    Aggregate, AggregateFunction, Join, JoinKind, PairStatistic, Plan, Scan, SortKey,
+};
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{block_sort, chained_scan, merge, radix, runs, scan, select, sweep, ties};
 use kelpie_compile::shape::{LaunchShape, ShapeChoices};
@@ -169,6 +171,10 @@ fn cells(grouped: bool) -> (Plan, ScanInfo) {
         nullable: false,
     };
     let distinct = Aggregate { distinct: true, ..aggregate(Count, Some(column(&scan, 7)), 0, 0) };
+    let pair = Expr {
+        kind: ExprKind::Function(Function::Pair, vec![float.clone(), float.clone()]),
+        ..float.clone()
+    };
     let aggregates = vec![
         aggregate(Max, Some(cube), 38, 6),
         aggregate(BitXor, Some(column(&scan, 7)), 18, 0),
@@ -176,7 +182,8 @@ fn cells(grouped: bool) -> (Plan, ScanInfo) {
         of_type(Min, column(&scan, 8), DataType::Utf8),
         of_type(Max, column(&scan, 8), DataType::Utf8),
         of_type(VarSample, float.clone(), DataType::Float64),
-        of_type(Avg, float, DataType::Float64),
+        of_type(Avg, float.clone(), DataType::Float64),
+        of_type(OfPairs(PairStatistic::Correlation), pair, DataType::Float64),
         distinct,
     ];
     let keys = if grouped { vec![column(&scan, 4)] } else { Vec::new() };

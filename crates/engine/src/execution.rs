@@ -1,5 +1,6 @@
 //! A query on its way: from plan to batches, one stage after the other.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -41,6 +42,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) least_fallback: MemoryFallback,
     /// What `Scan::source` numbers: the query's tables, and after them the rows of its earlier stages.
     pub(crate) inputs: Vec<Input>,
+    /// Those of them that several stages may scan.
+    pub(crate) kept: BTreeSet<usize>,
     pub(crate) cancel: &'a CancelToken,
     pub(crate) metrics: QueryMetrics,
     /// What all launches accessed, where they are metered.

@@ -14,6 +14,7 @@ use crate::memory_fallback::MemoryFallback;
 use crate::movement::Movement;
 use crate::options::Query;
 use crate::query::{Engine, ends_a_stage, with_key_columns};
+use crate::shared_plans::SharedPlans;
 use crate::stage;
 
 /// The variants of a query's last stage, as far as they are known.
@@ -28,6 +29,11 @@ pub enum Foreseen {
 impl Engine {
     /// What will most likely be chosen for the last stage of a query. Reads nothing.
     pub fn foresee(&self, query: &Query) -> Result<Foreseen, EngineError> {
+        let shares = query.options.shared_plans;
+        let tables = || query.sources.iter().map(Some).collect();
+        if let Some(found) = shares.then(|| SharedPlans::find(&query.plan, tables())).flatten() {
+            return Ok(Foreseen::After(found.text()));
+        }
         let plan = match last_stage(&query.plan) {
             Ok(plan) => plan,
             Err(open) => return Ok(Foreseen::After(open)),

@@ -29,6 +29,7 @@ mod profile;
 mod prune;
 mod query;
 mod result;
+mod shared_plans;
 mod sketch;
 mod sort_timing;
 mod sorting;

@@ -130,7 +130,7 @@ pub struct QueryMetrics {
     pub rates: Option<Rates>,
     /// What its kernels counted.
     pub profile: Profile,
-    /// What was done because memory was too small, and why, in order.
+    /// What was done that no plan says, in order: what is run once though it is there several times, and what memory was too small for.
     pub steps: Vec<String>,
     /// Launches that were not waited for one by one, as their stages had run before.
     pub deferred: u64,

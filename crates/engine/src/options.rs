@@ -145,6 +145,8 @@ pub struct QueryOptions {
     /// Sorts of no more rows are the host's; where absent, some ten thousand rows that are there, or a few thousand that
     /// there could be. A stage that has run before leaves few rows to a block of a GPU all the same, as nobody has to wait then.
     pub host_sort_rows: Option<u64>,
+    /// Whether what a plan has several times is run once.
+    pub shared_plans: bool,
     /// Whether kernels count the bytes that they access; they are slower then.
     pub meter: bool,
     /// What else they count; they are slower for that too.
@@ -178,6 +180,7 @@ impl Default for QueryOptions {
             threads: None,
             simt_lanes: 32,
             host_sort_rows: None,
+            shared_plans: true,
             meter: false,
             profile: Profile::Off,
             variants: Forced::default(),

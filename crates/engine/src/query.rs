@@ -194,7 +194,7 @@ impl Engine {
         rows: &mut dyn RowReceiver,
     ) -> Result<QueryMetrics, EngineError> {
         let mut execution = self.begin(query, cancel, None)?;
-        let done = with_room(&query.plan, || execution.run(&query.plan, rows));
+        let done = with_room(&query.plan, || execution.run_whole(&query.plan, rows));
         done.map_err(|error| lost(error, &execution.device))?;
         let (device, total) = (Arc::clone(&execution.device), Arc::clone(&execution.total));
         let mut metrics = execution.metrics;
@@ -211,7 +211,7 @@ impl Engine {
     pub fn explain(&self, query: &Query, stage: ExplainStage) -> Result<String, EngineError> {
         let cancel = CancelToken::default();
         let mut execution = self.begin(query, &cancel, Some((stage, String::new())))?;
-        with_room(&query.plan, || execution.run(&query.plan, &mut Collected::default()))?;
+        with_room(&query.plan, || execution.run_whole(&query.plan, &mut Collected::default()))?;
         Ok(execution.explain.map(|(_, text)| text).unwrap_or_default())
     }
 
@@ -263,6 +263,7 @@ impl Engine {
             options: query.options.clone(),
             least_fallback: MemoryFallback::AsAsked,
             inputs: query.sources.iter().cloned().map(Input::Table).collect(),
+            kept: BTreeSet::new(),
             cancel,
             metrics,
             explain,

@@ -254,7 +254,8 @@ fn evaluate(function: AggregateFunction, result: &DataType, values: &[Value], gr
     };
     let root = |value: Value| value.float().map_or(Value::Null, |value| Value::Float(value.sqrt()));
     match function {
-        Count => Value::Null,
+        // Of pairs there are tests through SQL.
+        Count | OfPairs(_) => Value::Null,
         Min => (*values.iter().min_by(|a, b| a.order(b)).unwrap()).clone(),
         Max => (*values.iter().max_by(|a, b| a.order(b)).unwrap()).clone(),
         Sum | SumExact => match (result, first) {

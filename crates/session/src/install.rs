@@ -72,8 +72,8 @@ use crate::whole_writes::{WholeWrites, copy_to_device};
 /// context.sql("CREATE TABLE t AS SELECT * FROM (VALUES (1, 10), (2, 20), (1, 30)) AS v(k, x)").await?.collect().await?;
 /// let plan = context.sql("EXPLAIN SELECT k, sum(x) FROM t GROUP BY k").await?.to_string().await?;
 /// assert!(plan.contains("KelpieExec"), "{plan}");
-/// let plan = context.sql("EXPLAIN SELECT corr(x, k) FROM t").await?.to_string().await?;
-/// assert!(plan.contains("corr is not compiled"), "{plan}");
+/// let plan = context.sql("EXPLAIN SELECT approx_median(x) FROM t").await?.to_string().await?;
+/// assert!(plan.contains("approx_median is not compiled"), "{plan}");
 /// # Ok(())
 /// # }
 /// ```

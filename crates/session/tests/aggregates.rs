@@ -449,3 +449,53 @@ impl Counted {
         assert_eq!(same(&exact, &found.batches, false).unwrap(), None, "{settings:?}: {about}");
     }
 }
+
+/// The statistics of pairs.
+const PAIRS: [&str; 12] = [
+    "covar_samp",
+    "covar_pop",
+    "corr",
+    "regr_slope",
+    "regr_intercept",
+    "regr_r2",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_sxx",
+    "regr_syy",
+    "regr_sxy",
+    "regr_count",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statistics_of_pairs() {
+    let mut statements: Vec<String> = Vec::new();
+    let pairs = [("f64", "f32"), ("i32", "nn"), ("d5", "i8"), ("u8", "u8"), ("nul", "f64"), ("f32", "k * 0")];
+    for (y, x) in pairs {
+        let all = |y: &str, x: &str| PAIRS.map(|function| format!("{function}({y}, {x})")).join(", ");
+        let both = all(y, x);
+        for table in ["t", "one", "none", "t WHERE nn = 7", "t WHERE nn < 0"] {
+            statements.push(format!("SELECT {both} FROM {table}"));
+        }
+        statements.push(format!("SELECT k, {both}, count(*) FROM t GROUP BY k"));
+        statements.push(format!("SELECT k, {} FROM t GROUP BY k", all(x, y)));
+        let over =
+            "OVER (PARTITION BY k ORDER BY tsn, i64, d15, u32 ROWS BETWEEN 5 PRECEDING AND CURRENT ROW)";
+        statements.push(format!(
+            "SELECT nn, covar_pop({y}, {x}) OVER (PARTITION BY k), regr_count({y}, {x}) {over} FROM t"
+        ));
+        statements.push(format!("SELECT g, s, {both}, avg({y}), stddev({x}) FROM t GROUP BY g, s"));
+        statements.push(format!("SELECT i16 % 300, {both} FROM t GROUP BY 1"));
+        statements.push(format!("SELECT k, g, {both} FROM t GROUP BY ROLLUP (k, g)"));
+        statements.push(format!("SELECT k, {both}, count(DISTINCT g), median(nn) FROM t GROUP BY k"));
+        let filtered =
+            PAIRS.map(|function| format!("{function}({y}, {x}) FILTER (WHERE nn > 20)")).join(", ");
+        statements.push(format!("SELECT k, {filtered} FROM t GROUP BY k"));
+        statements.push(format!("SELECT k, {both} FROM (SELECT k AS j, nn AS m FROM t WHERE nn < 5) b JOIN t a ON a.nn = b.m GROUP BY k"));
+    }
+    statements.push("SELECT k, corr(fx, f64), covar_pop(f64, CASE WHEN fx < 1e9 THEN fx END) FROM t WHERE NOT isnan(fx) AND abs(fx) < 1e9 GROUP BY k".into());
+    statements.push("SELECT k, covar_pop(f32, nn), covar_samp(nn, f32), corr(nn, f32), regr_slope(nn, f32), regr_sxx(nn, f32), regr_r2(nn, f32) FROM t GROUP BY k".into());
+    statements.push("SELECT corr('NaN'::double, f64), corr('NaN'::double, 'NaN'::double), corr(f64, 'NaN'::double) FROM t".into());
+    // Values that are large beside their distances.
+    statements.push("SELECT k, covar_samp(1e6 + f64, f64), regr_slope(f64, 1e6 + nn), corr(100 + f64, nn * 1e-6) FROM t GROUP BY k".into());
+    check_all("statistics of pairs", configurations(), statements).await.unwrap();
+}

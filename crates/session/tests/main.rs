@@ -33,6 +33,7 @@ mod plan_cache;
 mod prepared;
 mod row_groups;
 mod rule;
+mod shapes;
 mod sorted_groups;
 mod sorting;
 mod sqllogictest;

@@ -120,63 +120,63 @@ const STATEMENTS: [(&str, bool, Compiled); 40] = [
     ("SELECT k, v, lag(v) OVER (ORDER BY v, k, w, s, f) FROM t ORDER BY v, k, w, s, f", false, Whole),
     // The rest has something that is not compiled, above, below or beside something that is.
     (
-        "SELECT k, x, CAST(regr_count(x, x) OVER (ORDER BY k) AS DOUBLE) FROM (SELECT k, sum(v) AS x FROM t GROUP BY k) q",
+        "SELECT k, x, CAST(cardinality(array_agg(x) OVER (ORDER BY k)) AS DOUBLE) FROM (SELECT k, sum(v) AS x FROM t GROUP BY k) q",
         false,
         Part,
     ),
     (
-        "SELECT k, CAST(regr_count(x, x) OVER (PARTITION BY k ORDER BY w) AS DOUBLE) FROM (SELECT k, w, count(*) AS x FROM t GROUP BY k, w) q",
+        "SELECT k, CAST(cardinality(array_agg(x) OVER (PARTITION BY k ORDER BY w)) AS DOUBLE) FROM (SELECT k, w, count(*) AS x FROM t GROUP BY k, w) q",
         false,
         Part,
     ),
     (
-        "SELECT q.k, CAST(regr_count(v, v) AS DOUBLE) FROM (SELECT t.k, u.v FROM t JOIN u ON t.k = u.k) q GROUP BY q.k",
+        "SELECT q.k, CAST(cardinality(array_agg(v)) AS DOUBLE) FROM (SELECT t.k, u.v FROM t JOIN u ON t.k = u.k) q GROUP BY q.k",
         false,
         Part,
     ),
     (
-        "SELECT a.k, a.x, b.m FROM (SELECT k, sum(v) AS x FROM t GROUP BY k) a JOIN (SELECT k, CAST(regr_count(v, v) AS DOUBLE) AS m FROM t GROUP BY k) b ON a.k = b.k",
+        "SELECT a.k, a.x, b.m FROM (SELECT k, sum(v) AS x FROM t GROUP BY k) a JOIN (SELECT k, CAST(cardinality(array_agg(v)) AS DOUBLE) AS m FROM t GROUP BY k) b ON a.k = b.k",
         false,
         Part,
     ),
     (
-        "SELECT k, x FROM (SELECT k, sum(v) AS x FROM t GROUP BY k UNION ALL SELECT k, CAST(regr_count(v, v) AS DOUBLE) FROM u GROUP BY k) q",
+        "SELECT k, x FROM (SELECT k, sum(v) AS x FROM t GROUP BY k UNION ALL SELECT k, CAST(cardinality(array_agg(v)) AS DOUBLE) FROM u GROUP BY k) q",
         false,
         Part,
     ),
     (
-        "SELECT DISTINCT k, x FROM (SELECT k, sum(v) AS x FROM t GROUP BY k UNION ALL SELECT k, CAST(regr_count(v, v) AS DOUBLE) FROM u GROUP BY k) q",
+        "SELECT DISTINCT k, x FROM (SELECT k, sum(v) AS x FROM t GROUP BY k UNION ALL SELECT k, CAST(cardinality(array_agg(v)) AS DOUBLE) FROM u GROUP BY k) q",
         false,
         Part,
     ),
     (
-        "SELECT a, k, CAST(regr_count(k, k) OVER (PARTITION BY a ORDER BY k) AS DOUBLE) FROM (SELECT 1 AS a, k FROM t GROUP BY k UNION ALL SELECT 2, k FROM u GROUP BY k) q",
+        "SELECT a, k, CAST(cardinality(array_agg(k) OVER (PARTITION BY a ORDER BY k)) AS DOUBLE) FROM (SELECT 1 AS a, k FROM t GROUP BY k UNION ALL SELECT 2, k FROM u GROUP BY k) q",
         false,
         Part,
     ),
     (
         "SELECT count(DISTINCT x), array_agg(x ORDER BY x) FROM (SELECT t.v + u.v AS x FROM t JOIN u ON t.k = u.k) q JOIN \
-         (SELECT CAST(regr_count(v, v) AS DOUBLE) AS m FROM t) r ON q.x < r.m",
+         (SELECT CAST(cardinality(array_agg(v)) AS DOUBLE) AS m FROM t) r ON q.x < r.m",
         false,
         Part,
     ),
     ("SELECT array_agg(x ORDER BY x) FROM (SELECT k, sum(v) AS x FROM t GROUP BY k) q", false, Part),
     (
-        "SELECT k, x FROM (SELECT k, CAST(regr_count(v, v) AS DOUBLE) AS x FROM t GROUP BY k) q ORDER BY k, x",
+        "SELECT k, x FROM (SELECT k, CAST(cardinality(array_agg(v)) AS DOUBLE) AS x FROM t GROUP BY k) q ORDER BY k, x",
         true,
         Nothing,
     ),
     (
-        "SELECT k, v, CAST(regr_count(v, v) OVER (PARTITION BY k ORDER BY v, w, s, f) AS DOUBLE) FROM t WHERE v > 3",
+        "SELECT k, v, CAST(cardinality(array_agg(v) OVER (PARTITION BY k ORDER BY v, w, s, f)) AS DOUBLE) FROM t WHERE v > 3",
         false,
         Nothing,
     ),
     (
-        "SELECT k, v, CAST(regr_count(v, v) OVER (ORDER BY v, k, w, s, f) AS DOUBLE) FROM t ORDER BY v, k",
+        "SELECT k, v, CAST(cardinality(array_agg(v) OVER (ORDER BY v, k, w, s, f)) AS DOUBLE) FROM t ORDER BY v, k",
         false,
         Nothing,
     ),
-    ("SELECT k, CAST(regr_count(v, v) AS DOUBLE), sum(w) FROM t GROUP BY k", false, Nothing),
+    ("SELECT k, CAST(cardinality(array_agg(v)) AS DOUBLE), sum(w) FROM t GROUP BY k", false, Nothing),
     ("SELECT k, unnest(range(0, w % 3)) FROM t", false, Nothing),
     (
         "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r",
@@ -217,8 +217,8 @@ async fn what_stays_is_as_datafusion_planned_it() {
     kelpie.sql("SET kelpie.device = 'cpu'").await.unwrap().collect().await.unwrap();
     // Nothing of these is compiled: the plans are the same, to the letter.
     for sql in [
-        "SELECT k, CAST(regr_count(v, v) AS DOUBLE), sum(w) FROM t GROUP BY k",
-        "SELECT k, v, CAST(regr_count(v, v) OVER (PARTITION BY k ORDER BY v) AS DOUBLE) FROM t WHERE v > 3 ORDER BY k, v",
+        "SELECT k, CAST(cardinality(array_agg(v)) AS DOUBLE), sum(w) FROM t GROUP BY k",
+        "SELECT k, v, CAST(cardinality(array_agg(v) OVER (PARTITION BY k ORDER BY v)) AS DOUBLE) FROM t WHERE v > 3 ORDER BY k, v",
     ] {
         let plans = [physical(&plain, sql).await, physical(&kelpie, sql).await];
         let [expected, found] = plans.map(|plan| displayable(plan.as_ref()).indent(true).to_string());
@@ -226,7 +226,7 @@ async fn what_stays_is_as_datafusion_planned_it() {
     }
     // A compiled side of a partitioned join is dealt out as DataFusion planned it.
     let sql = "SELECT a.k, a.x, b.m FROM (SELECT k, sum(v) AS x FROM t GROUP BY k) a JOIN \
-               (SELECT k, CAST(regr_count(v, v) AS DOUBLE) AS m FROM t GROUP BY k) b ON a.k = b.k";
+               (SELECT k, CAST(cardinality(array_agg(v)) AS DOUBLE) AS m FROM t GROUP BY k) b ON a.k = b.k";
     let shown = displayable(physical(&kelpie, sql).await.as_ref()).indent(false).to_string();
     let lines: Vec<&str> = shown.lines().map(str::trim).collect();
     let place = lines.iter().position(|line| *line == "KelpieExec").unwrap_or_else(|| panic!("{shown}"));
@@ -418,18 +418,18 @@ async fn what_stops_early_and_pairs_of_rows_are_left() {
     // A join that would hand on most of what it reads is DataFusion's, like what is above; what reduces is compiled.
     for (sql, compiled) in [
         (
-            "SELECT CAST(regr_count(x, x) AS DOUBLE) FROM (SELECT x, y FROM big JOIN dim ON big.k = dim.k) q",
+            "SELECT CAST(cardinality(array_agg(x)) AS DOUBLE) FROM (SELECT x, y FROM big JOIN dim ON big.k = dim.k) q",
             false,
         ),
         (
-            "SELECT CAST(regr_count(x, x) AS DOUBLE) FROM (SELECT x, y FROM big JOIN dim ON big.k = dim.k WHERE big.x < 4) q",
+            "SELECT CAST(cardinality(array_agg(x)) AS DOUBLE) FROM (SELECT x, y FROM big JOIN dim ON big.k = dim.k WHERE big.x < 4) q",
             true,
         ),
         (
-            "SELECT CAST(regr_count(n, n) OVER (ORDER BY n) AS DOUBLE) FROM (SELECT k, count(*) AS n FROM big GROUP BY k) q",
+            "SELECT CAST(cardinality(array_agg(n) OVER (ORDER BY n)) AS DOUBLE) FROM (SELECT k, count(*) AS n FROM big GROUP BY k) q",
             true,
         ),
-        ("SELECT CAST(regr_count(x, x) OVER (ORDER BY x) AS DOUBLE) FROM big WHERE k = 3", false),
+        ("SELECT CAST(cardinality(array_agg(x) OVER (ORDER BY x)) AS DOUBLE) FROM big WHERE k = 3", false),
     ] {
         let plan = session.explain(sql, Stage::Plan).await.unwrap();
         assert_eq!(plan.contains("KelpieExec"), compiled, "{sql}\n{plan}");

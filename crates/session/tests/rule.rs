@@ -85,7 +85,7 @@ async fn trivial_plans_are_left_alone_and_never_denied() {
 #[tokio::test]
 async fn what_stays_is_listed_with_every_reason() {
     let session = session(&[]);
-    let sql = "SELECT a.k, list[1], regexp_replace(a.s, 'a', 'b'), corr(a.k, a.k) OVER (ORDER BY a.k) FROM t a JOIN \
+    let sql = "SELECT a.k, list[1], regexp_replace(a.s, 'a', 'b'), approx_median(a.k) OVER (ORDER BY a.k) FROM t a JOIN \
                (SELECT k, sum(v) AS v FROM t GROUP BY k) b ON a.k = b.k WHERE random() < 2";
     let text = plan(&session, sql).await;
     assert!(text.starts_with("KelpieReport"), "{text}");
@@ -93,7 +93,8 @@ async fn what_stays_is_listed_with_every_reason() {
         assert!(text.contains(part), "{part}\n{text}");
     }
     // Plain execution has no report in its plan, and the grouped side runs compiled.
-    let windowed = "SELECT r, count(*) FROM (SELECT corr(k, k) OVER (ORDER BY k) AS r FROM t) q GROUP BY r";
+    let windowed =
+        "SELECT r, count(*) FROM (SELECT approx_median(k) OVER (ORDER BY k) AS r FROM t) q GROUP BY r";
     let result = session.sql(windowed).await.unwrap();
     assert!(!result.timing.compiled);
     assert!(result.timing.reasons.iter().any(|r| r.contains("WindowAggExec")), "{:?}", result.timing);

@@ -8,6 +8,7 @@ mod tree;
 pub use dfa::Regex;
 pub use kelpie_kir::CompareOp;
 pub(crate) use share::share_kept;
+pub(crate) use tree::is_pair;
 pub use tree::{children, columns_read, substitute, with_children};
 
 use crate::types::{DataType, Literal};
@@ -217,6 +218,8 @@ pub enum Function {
     Greatest,
     /// The least of the arguments that are not NULL.
     Least,
+    /// The first of two arguments, NULL where one of them is: what aggregates over pairs take.
+    Pair,
 }
 
 /// What an expression computes.

@@ -1,6 +1,6 @@
 //! Walking the expression tree.
 
-use super::{Expr, ExprKind};
+use super::{Expr, ExprKind, Function as ScalarFunction};
 
 /// The direct operands, in order.
 pub fn children(expr: &Expr) -> Vec<&Expr> {
@@ -33,6 +33,11 @@ pub fn columns_read(expr: &Expr) -> Vec<usize> {
         open.extend(children(expr));
     }
     columns
+}
+
+/// Whether an expression is a pair, whose values are stored each for itself.
+pub(crate) fn is_pair(expr: &Expr) -> bool {
+    matches!(expr.kind, ExprKind::Function(ScalarFunction::Pair, _))
 }
 
 /// The expression with every part that `replace` has something for replaced by it.

@@ -127,6 +127,13 @@ pub(super) fn null_if(cx: &mut Context<'_>, a: &Expr, b: &Expr) -> Result<Lowere
     Ok(Lowered { valid, ..left })
 }
 
+/// Lowers a pair: the first value, NULL where one of both is.
+pub(super) fn pair(cx: &mut Context<'_>, a: &Expr, b: &Expr) -> Result<Lowered, Unsupported> {
+    let (first, second) = (cx.lower(a)?, cx.lower(b)?);
+    let valid = both(cx, first.valid, second.valid);
+    Ok(Lowered { valid, ..first })
+}
+
 /// `condition ? a : b`
 pub(super) fn choose(
     cx: &mut Context<'_>,

@@ -106,6 +106,7 @@ fn call(
         (Function::Part(bits), _) => part::lower_part(cx, bits, arguments),
         (Function::Coalesce, _) => case::coalesce(cx, expr, arguments),
         (Function::NullIf, [a, b]) => case::null_if(cx, a, b),
+        (Function::Pair, [a, b]) => case::pair(cx, a, b),
         (Function::Substr, _) => text::substring(cx, arguments),
         (Function::CharacterLength, [input]) => text::character_length(cx, input),
         (Function::OctetLength, [input]) => text::octet_length(cx, input),

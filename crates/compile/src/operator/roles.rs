@@ -232,6 +232,11 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         self.target().map(|target| (target.class, target.limit.is_some()))
     }
 
+    /// Whether the rows that a worker has seen tell it which later ones are in vain: then it should see some of everywhere first.
+    fn learns_from_rows(&self) -> bool {
+        false
+    }
+
     /// What writes its rows from a selection vector, where that is possible.
     fn staged(&self) -> Option<&dyn Dense> {
         None

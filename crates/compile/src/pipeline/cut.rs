@@ -5,11 +5,13 @@ mod coded_keys;
 mod delivery;
 mod dependence;
 mod distinct;
+mod eager_groups;
 mod first_ranks;
 mod group_site;
 mod groups;
 mod join;
 mod join_parts;
+mod key_extremes;
 mod key_filter;
 mod open;
 mod properties;
@@ -25,6 +27,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::build_side::may_fail;
+use self::eager_groups::with_groups_below;
 use self::first_ranks::RankLimit;
 use self::group_site::{GroupSite, group_operators};
 use self::join_parts::Downstream;
@@ -67,7 +70,8 @@ pub(crate) fn pipelines(
     shape: &LaunchShape,
     (choices, chooser): (&Choices<'_>, &Chooser<'_>),
 ) -> Result<Pipelines, Unsupported> {
-    let &Choices { duplicates, .. } = choices;
+    let &Choices { duplicates, micro_model, .. } = choices;
+    let plan = &*with_groups_below(plan, scans, (chooser, micro_model))?;
     let mut cut = Cut {
         scans,
         shape,

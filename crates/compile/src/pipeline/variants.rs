@@ -192,7 +192,11 @@ impl Facts<'_> {
         if self.is_simt() || self.pipeline.sink.own_rows().is_some() {
             return Ok(morsel);
         }
-        self.site.choose((morsel, "an atomic counter costs nothing beside so many rows"), |_| Ok(()))
+        let rule = match self.pipeline.sink.learns_from_rows() {
+            true => (MorselRows(4096), "a worker soon sees rows of everywhere, which bound the others"),
+            false => (morsel, "an atomic counter costs nothing beside so many rows"),
+        };
+        self.site.choose(rule, |_| Ok(()))
     }
 
     /// Whether rows come with a flag to a sink that does more than to write densely: that saves a branch which a processor

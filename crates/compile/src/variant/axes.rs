@@ -48,10 +48,10 @@ mod sorts;
 mod states;
 
 pub use self::joins::{
-    BucketEntries, BuildParts, BuiltSide, EmptySlots, FirstLookUps, IndexRows, JoinForm, JoinParts,
-    KeyFilter, KeyWindows, Pruning, RowPlaces, RuntimeFilters, TextJoin,
+    AskedRows, BucketEntries, BuildParts, BuiltSide, EmptySlots, FirstLookUps, IndexRows, JoinForm,
+    JoinParts, KeyFilter, KeyWindows, Pruning, RowPlaces, RuntimeFilters, TextJoin,
 };
-pub use self::keys::{ComputedKeys, DependentKeys, TextKeys, UniqueRows};
+pub use self::keys::{ComputedKeys, DependentKeys, GroupsBelow, TextKeys, UniqueRows};
 pub use self::lanes::{
     KeyTextLanes, LaneRefill, MatchLanes, MovedColumns, QueueMatches, RefillBuffer, RefillThreshold,
     TextLanes,
@@ -417,6 +417,7 @@ pub const ALL: &[Axis] = &[
     ComputedKeys::AXIS,
     UniqueRows::AXIS,
     DependentKeys::AXIS,
+    GroupsBelow::AXIS,
     AccumulatorMemory::AXIS,
     TableCopies::AXIS,
     TableSlices::AXIS,
@@ -431,6 +432,7 @@ pub const ALL: &[Axis] = &[
     GroupEstimate::AXIS,
     BatchRows::AXIS,
     BuiltSide::AXIS,
+    AskedRows::AXIS,
     TextJoin::AXIS,
     JoinForm::AXIS,
     IndexRows::AXIS,

@@ -114,6 +114,8 @@ fn ordered(node: &Node, planning: Planning<'_>) -> Result<Node> {
     {
         return projected(node, projection, planning);
     }
+    let reduced = reduce::reduced_outer(node, planning.estimator)?;
+    let node = reduced.as_ref().unwrap_or(node);
     let children = node.children().into_iter().map(|child| ordered(child, planning));
     replace_children_if_necessary(Arc::clone(node), children.collect::<Result<Vec<_>>>()?)
 }

@@ -3,7 +3,8 @@
 //! A decorrelated subquery aggregates a whole table by the key that it is joined on, though the query may only ask for few
 //! values of that key (TPC-H Q2, Q17, Q20). Where another input of the same tree of joins has few values of an equal
 //! column, the aggregate's input is semi-joined with it first: groups of other keys find no partner anyway. That input
-//! is then computed twice, so it must be a filtered table, and one much smaller than what is aggregated.
+//! is then computed twice, so it must be a filtered table, or groups of one, and much smaller than what is aggregated. The same holds
+//! for the side of an outer join whose rows are dropped where they find no partner.
 
 use std::sync::Arc;
 
@@ -40,6 +41,13 @@ struct Filter<'a> {
     base_rows: f64,
 }
 
+impl Filter<'_> {
+    /// Whether it is worth to leave out others of so many rows.
+    fn pays(&self, rows: f64) -> bool {
+        self.share <= LARGEST_SHARE && self.base_rows <= LARGEST_EFFORT * rows
+    }
+}
+
 /// Leaves of a tree, and what is to stand in their place.
 pub(crate) fn reductions(tree: &Node, estimator: &Estimator) -> Result<Vec<(Node, Node)>> {
     let mut flat = Flat::default();
@@ -59,8 +67,7 @@ pub(crate) fn reductions(tree: &Node, estimator: &Estimator) -> Result<Vec<(Node
                 continue;
             }
             for filter in filters(&flat, node, class, &class_of, estimator) {
-                let pays = filter.share <= LARGEST_SHARE && filter.base_rows <= LARGEST_EFFORT * rows.rows;
-                if pays && best.as_ref().is_none_or(|(_, old)| filter.share < old.share) {
+                if filter.pays(rows.rows) && best.as_ref().is_none_or(|(_, old)| filter.share < old.share) {
                     best = Some((column, filter));
                 }
             }
@@ -105,17 +112,62 @@ fn filters<'a>(
 ) -> Vec<Filter<'a>> {
     let others = flat.items.iter().enumerate().filter(|(node, item)| {
         let dropping = matches!(item, Item::Reducer(reducer) if reducer.anti);
-        *node != but && !dropping && is_filtered_table(item.plan())
+        *node != but && !dropping
     });
     let filter = |(_, item): (usize, &'a Item)| {
         let (_, column) = keys(item, class_of).into_iter().find(|(known, _)| *known == class)?;
-        let known = estimate(item.plan(), estimator)?;
-        let values = known.columns.get(column)?;
-        let domain = values.domain.unwrap_or(known.base_rows).max(1.0);
-        let share = values.distinct_of(known.rows) / domain;
-        Some(Filter { plan: item.plan(), column, share, base_rows: known.base_rows })
+        filter_of(item.plan(), column, estimator)
     };
     others.filter_map(filter).collect()
+}
+
+/// The filtered table that has all values of a column of a plan, by itself or below groups by it.
+fn filter_of<'a>(plan: &'a Node, column: usize, estimator: &Estimator) -> Option<Filter<'a>> {
+    if !is_filtered_table(plan) {
+        let (input, column) = origin(plan, column)?;
+        return filter_of(input, column, estimator);
+    }
+    let known = estimate(plan, estimator)?;
+    let values = known.columns.get(column)?;
+    let domain = values.domain.unwrap_or(known.base_rows).max(1.0);
+    let share = values.distinct_of(known.rows) / domain;
+    Some(Filter { plan, column, share, base_rows: known.base_rows })
+}
+
+/// An outer join whose groups of the side that is dropped where it finds no partner are made of rows that may find one; `None` where
+/// that does not pay.
+pub(crate) fn reduced_outer(node: &Node, estimator: &Estimator) -> Result<Option<Node>> {
+    let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(None) };
+    let (kept, dropped) = match join.join_type() {
+        JoinType::Left => (join.left(), join.right()),
+        JoinType::Right => (join.right(), join.left()),
+        _ => return Ok(None),
+    };
+    let Some(rows) = aggregate(dropped).and_then(|aggregate| estimate(aggregate.input(), estimator)) else {
+        return Ok(None);
+    };
+    if join.null_equality() != NullEquality::NullEqualsNothing {
+        return Ok(None);
+    }
+    for (left, right) in join.on() {
+        let is_left = *join.join_type() == JoinType::Left;
+        let (own, other) = if is_left { (left, right) } else { (right, left) };
+        let (Some(own), Some(other)) = (own.downcast_ref::<Column>(), other.downcast_ref::<Column>()) else {
+            continue;
+        };
+        if group_input(dropped, other.index()).is_none() {
+            continue;
+        }
+        let Some(filter) = filter_of(kept, own.index(), estimator) else { continue };
+        if !filter.pays(rows.rows) {
+            continue;
+        }
+        let Some(reduced) = reduced(dropped, other.index(), &filter)? else { continue };
+        let children =
+            if is_left { vec![Arc::clone(kept), reduced] } else { vec![reduced, Arc::clone(kept)] };
+        return replace_children_if_necessary(Arc::clone(node), children).map(Some);
+    }
+    Ok(None)
 }
 
 /// A scan below filters and projections.

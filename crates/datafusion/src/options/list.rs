@@ -247,6 +247,11 @@ pub static OPTIONS: &[SessionOption] = &[
         "whether joins are ordered by cost, also those on DataFusion's operators",
         join_order
     ),
+    switch!(
+        "shared_plans",
+        "whether what a query has several times (views, WITH, subqueries) is run once",
+        query.shared_plans
+    ),
     rows!(
         "min_rows",
         "queries over tables of fewer rows, where all are known exactly, are left to DataFusion; auto is 10000 where device is auto and \

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::Schema;
 use datafusion::functions_aggregate::{
-    all_default_aggregate_functions, average, bit_and_or_xor, bool_and_or, count, min_max, stddev, sum,
-    variance,
+    all_default_aggregate_functions, average, bit_and_or_xor, bool_and_or, correlation, count, covariance,
+    min_max, regr, stddev, sum, variance,
 };
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::physical_expr::PhysicalExpr;
@@ -16,8 +16,8 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal as LiteralExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
-use kelpie_compile::expr::{Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, GroupingSet, GroupingSets, Plan};
+use kelpie_compile::expr::{Expr, ExprKind, Function};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, GroupingSet, GroupingSets, PairStatistic, Plan};
 use kelpie_compile::types::{DataType, Field, Literal};
 
 use super::derive::Below;
@@ -184,8 +184,10 @@ pub(super) fn one(
         return refuse(translator, "ORDER BY inside an aggregate is not compiled");
     }
     let expressions = call.expressions();
-    let [argument] = expressions.as_slice() else {
-        return refuse(translator, "one argument is expected");
+    let (argument, second) = match expressions.as_slice() {
+        [argument] if !takes_pairs(call.fun()) => (argument, None),
+        [first, second] if takes_pairs(call.fun()) && !call.is_distinct() => (first, Some(second)),
+        _ => return refuse(translator, "other arguments are expected"),
     };
     // `count(*)` arrives as the count of a constant.
     let counts_rows = function == AggregateFunction::Count
@@ -203,6 +205,10 @@ pub(super) fn one(
     let argument = match filter {
         Some(filter) => filtered(exprs.expr(filter), argument)?,
         None => argument?,
+    };
+    let argument = match second {
+        Some(second) => pair(argument, exprs.expr(second)?),
+        None => argument,
     };
     Some((function, Some(argument)))
 }
@@ -233,14 +239,40 @@ fn function(udf: &AggregateUDF) -> Option<AggregateFunction> {
         variance::VariancePopulation => VarPopulation,
         stddev::Stddev => StddevSample,
         stddev::StddevPop => StddevPopulation,
+        covariance::CovarianceSample => OfPairs(PairStatistic::CovarianceSample),
+        covariance::CovariancePopulation => OfPairs(PairStatistic::CovariancePopulation),
+        correlation::Correlation => OfPairs(PairStatistic::Correlation),
     }
-    // One private type: equal where the operation is.
-    let bits = [
+    // One type for several of them: equal where the operation is.
+    let several = [
         (bit_and_or_xor::bit_and_udaf(), BitAnd),
         (bit_and_or_xor::bit_or_udaf(), BitOr),
         (bit_and_or_xor::bit_xor_udaf(), BitXor),
+        (regr::regr_count_udaf(), Count),
+        (regr::regr_slope_udaf(), OfPairs(PairStatistic::Slope)),
+        (regr::regr_intercept_udaf(), OfPairs(PairStatistic::Intercept)),
+        (regr::regr_r2_udaf(), OfPairs(PairStatistic::Determination)),
+        (regr::regr_avgx_udaf(), OfPairs(PairStatistic::MeanX)),
+        (regr::regr_avgy_udaf(), OfPairs(PairStatistic::MeanY)),
+        (regr::regr_sxx_udaf(), OfPairs(PairStatistic::SquaresX)),
+        (regr::regr_syy_udaf(), OfPairs(PairStatistic::SquaresY)),
+        (regr::regr_sxy_udaf(), OfPairs(PairStatistic::Products)),
     ];
-    bits.into_iter().find(|(known, _)| **known == *udf).map(|(_, function)| function)
+    several.into_iter().find(|(known, _)| **known == *udf).map(|(_, function)| function)
+}
+
+/// Whether a function is one over pairs.
+fn takes_pairs(udf: &AggregateUDF) -> bool {
+    matches!(function(udf), Some(AggregateFunction::OfPairs(_))) || *udf == *regr::regr_count_udaf()
+}
+
+/// Two values, of which an aggregate skips those pairs that have a NULL.
+fn pair(first: Expr, second: Expr) -> Expr {
+    Expr {
+        data_type: first.data_type.clone(),
+        nullable: first.nullable || second.nullable,
+        kind: ExprKind::Function(Function::Pair, vec![first, second]),
+    }
 }
 
 /// Whether a function is one of those that are compiled, all of which skip NULL.

@@ -21,16 +21,9 @@ impl Execution<'_> {
     pub(crate) fn materialize(&mut self, plan: &Plan) -> Result<Plan, EngineError> {
         match plan {
             Plan::Sort { .. } | Plan::Limit { .. } => {
-                let fields = plan.fields();
-                let mut rows = InnerRows::new(self.keeps_rows().then(|| Arc::clone(&self.device)));
-                self.run(plan, &mut rows)?;
-                match rows.placed() {
-                    Placed::Intermediate(rows) => {
-                        self.inputs.push(Input::Intermediate(Arc::new(rows), fields.clone()))
-                    }
-                    Placed::Host(rows) => self.keep(&fields, rows),
-                }
-                Ok(rows_of_a_stage(self.inputs.len() - 1, fields))
+                let rows = self.rows_of(plan)?;
+                self.inputs.push(rows);
+                Ok(rows_of_a_stage(self.inputs.len() - 1, plan.fields()))
             }
             Plan::Scalars { .. } => {
                 let plan = self.resolve(plan)?;
@@ -40,10 +33,20 @@ impl Execution<'_> {
         }
     }
 
+    /// The rows of a plan for stages to scan.
+    pub(crate) fn rows_of(&mut self, plan: &Plan) -> Result<Input, EngineError> {
+        let fields = plan.fields();
+        let mut rows = InnerRows::new(self.keeps_rows().then(|| Arc::clone(&self.device)));
+        self.run(plan, &mut rows)?;
+        Ok(match rows.placed() {
+            Placed::Intermediate(rows) => Input::Intermediate(Arc::new(rows), fields),
+            Placed::Host(rows) => table_of(&fields, rows),
+        })
+    }
+
     /// Makes rows a source, the last of all.
     pub(crate) fn keep(&mut self, fields: &[Field], rows: Vec<RecordBatch>) {
-        let schema = result::arrow_schema(fields);
-        self.inputs.push(Input::Table(Arc::new(MemorySource::new("rows", schema, rows))));
+        self.inputs.push(table_of(fields, rows));
     }
 
     /// Whether the rows of inner sorts and limits may stay on the device: where they need not stream through it, and as long as memory
@@ -72,12 +75,17 @@ impl Execution<'_> {
         Ok(others)
     }
 
-    /// Gives back the memory of rows that stayed on the device for a plan: no other scans them.
+    /// Gives back the memory of rows that stayed on the device for a plan, where no other scans them.
     pub(crate) fn release(&mut self, plan: &Plan) {
-        for scan in stage::scans(plan) {
+        for scan in stage::scans(plan).into_iter().filter(|scan| !self.kept.contains(&scan.source)) {
             if let Some(input @ Input::Intermediate(..)) = self.inputs.get_mut(scan.source) {
                 *input = Input::Used;
             }
         }
     }
+}
+
+/// Rows on the host as a source.
+fn table_of(fields: &[Field], rows: Vec<RecordBatch>) -> Input {
+    Input::Table(Arc::new(MemorySource::new("rows", result::arrow_schema(fields), rows)))
 }

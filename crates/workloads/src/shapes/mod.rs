@@ -1,5 +1,5 @@
-//! Shapes of queries that the benchmarks lack: groupings of 6 million rows by keys of all kinds and numbers, and joins with 18
-//! dimensions. Nothing is tuned for them alone: they show what a query costs whose shape nobody had foreseen.
+//! Shapes of queries that the benchmarks lack: groupings of 6 million rows by keys of all kinds and numbers, joins with 18
+//! dimensions, and statements of kinds that were slow. Nothing is tuned for them alone: they show what a query costs whose shape nobody had foreseen.
 
 mod tables;
 
@@ -24,8 +24,10 @@ macro_rules! queries {
 
 /// Names and texts of the queries. `i…` and `t…` group `keyed` by integers and by texts, of which there are so many at scale factor 1;
 /// they look at every group and deliver one row, so that what is timed is the grouping. `ordered` has the keys in the order of the rows.
-/// `sparse…` join with keys of 64 bits, of which all, or few, have a match.
-pub const QUERIES: [(&str, &str); 23] = queries!(
+/// `sparse…` join with keys of 64 bits, of which all, or few, have a match. `view…` use a view several times, `exists…` ask for another row of
+/// a key under a comparison, `fact-build` builds on all facts, `top-worst` wants the first rows of an order in which they come last, and
+/// `item-texts` groups by four texts of one dimension.
+pub const QUERIES: [(&str, &str); 37] = queries!(
     "i4",
     "i10k",
     "i1500k",
@@ -49,6 +51,20 @@ pub const QUERIES: [(&str, &str); 23] = queries!(
     "star-text",
     "sparse",
     "sparse-few",
+    "view-twice",
+    "view-union",
+    "exists-other",
+    "exists-none",
+    "exists-greater",
+    "fact-build",
+    "top-worst",
+    "item-texts",
+    "text-part",
+    "i1500k-i4",
+    "median",
+    "pairs",
+    "many-aggregates",
+    "range-join",
 );
 
 /// Writes the tables: the same data at a scale factor, whatever the number of threads.

@@ -52,6 +52,10 @@ impl Sink for SortRows {
         Some((self.0.class, self.0.has_heap))
     }
 
+    fn learns_from_rows(&self) -> bool {
+        self.0.has_heap
+    }
+
     fn begin<'s>(
         &'s self,
         cx: &mut Context<'_>,
@@ -109,17 +113,18 @@ impl Emitter for SortEmitter<'_> {
             let place = if self.positional { row } else { sort.take(cx, self.chunk) };
             return sort.store(cx, place, None, self.needed);
         };
+        let chunk = self.chunk;
+        let take = &mut |cx: &mut Context<'_>| sort.take(cx, chunk);
         let bounded = self.beginning.as_ref().map(|beginning| beginning.word(cx)).transpose()?.flatten();
         if let Some((word, always)) = bounded {
-            heap.begin_if_kept(cx, word, false, Some(always));
-            let place = sort.take(cx, self.chunk);
+            let place = heap.begin_if_kept(cx, (word, false, Some(always)), take);
             sort.store(cx, place, None, self.needed)?;
             cx.end();
             return Ok(());
         }
         let word = sort.words.word(cx, 0)?;
-        heap.begin_if_kept(cx, word, sort.words.is_exact() && sort.words.count() == 1, None);
-        let place = sort.take(cx, self.chunk);
+        let is_exact = sort.words.is_exact() && sort.words.count() == 1;
+        let place = heap.begin_if_kept(cx, (word, is_exact, None), take);
         sort.store(cx, place, Some(word), self.needed)?;
         cx.end();
         Ok(())

@@ -89,7 +89,12 @@ impl Cut<'_> {
     }
 
     /// Why the sides of an inner join may not change places, where that is so.
-    fn why_not_other(&self, at: &JoinSite<'_>, build: &OpenRows, probe: &OpenRows) -> Option<&'static str> {
+    pub(super) fn why_not_other(
+        &self,
+        at: &JoinSite<'_>,
+        build: &OpenRows,
+        probe: &OpenRows,
+    ) -> Option<&'static str> {
         let keeps_order = self.uses.get(at.ordinal).is_none_or(|uses| uses.in_order);
         let fails = |expr: &Expr, rows: &OpenRows| may_fail(expr, &rows.columns);
         match () {

@@ -8,7 +8,7 @@ use super::Cut;
 use crate::plan::Plan;
 
 /// An aggregation: `aggregate1`; `aggregate1.set2`, the third level of its grouping sets; `aggregate1.groups`, that of finer groups;
-/// `aggregate1.bounds`, that of the first rows of a window.
+/// `aggregate1.bounds`, that of the first rows of a window; `join1.keys`, that of the rows of a join's side by its keys.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct GroupSite {
     /// The number of the plan's operator.
@@ -19,11 +19,15 @@ pub(super) struct GroupSite {
     is_of_groups: bool,
     /// It finds bounds of the rows that a window needs.
     is_of_bounds: bool,
+    /// It groups the rows of a join by their keys: the number is the join's.
+    is_of_join: bool,
 }
 
 impl fmt::Display for GroupSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "aggregate{}", self.operator)?;
+        let whose = if self.is_of_join { "join" } else { "aggregate" };
+        write!(f, "{whose}{}", self.operator)?;
+        f.write_str(if self.is_of_join { ".keys" } else { "" })?;
         if self.set > 0 {
             write!(f, ".set{}", self.set)?;
         }
@@ -36,6 +40,11 @@ impl GroupSite {
     /// The first aggregation of an operator.
     pub fn of(operator: usize) -> GroupSite {
         GroupSite { operator, ..GroupSite::default() }
+    }
+
+    /// The aggregation of the rows of a join's side by its keys.
+    pub fn of_join(ordinal: usize) -> GroupSite {
+        GroupSite { operator: ordinal, is_of_join: true, ..GroupSite::default() }
     }
 
     /// The aggregation that makes a level of grouping sets.

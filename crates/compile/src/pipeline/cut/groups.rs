@@ -10,7 +10,7 @@ use super::strides::Stored;
 use super::{Cut, Open, OpenRows, computes};
 use crate::MicroModel;
 use crate::context::Unsupported;
-use crate::expr::{Expr, ExprKind};
+use crate::expr::{Expr, ExprKind, children, is_pair, with_children};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::aggregate::{
@@ -423,6 +423,7 @@ fn below_widening(expr: &Expr, column: &mut dyn FnMut(&Expr) -> Expr) -> Expr {
         is_integer && ranges.is_some_and(|(from, to)| from.within(to))
     };
     match &expr.kind {
+        _ if is_pair(expr) => with_children(expr, children(expr).into_iter().map(&mut *column).collect()),
         ExprKind::Cast { input, safe } if widens(input) => {
             let input = Box::new(below_widening(input, column));
             Expr { kind: ExprKind::Cast { input, safe: *safe }, ..expr.clone() }

@@ -6,6 +6,7 @@ use super::Cut;
 use super::build_side::{Changed, changed, may_fail};
 use super::dependence::{Dependences, Side};
 use super::join_parts::{Downstream, SideParts};
+use super::key_extremes::asks_build_side;
 use super::open::{Open, OpenRows};
 use super::properties::RowProperties;
 use crate::context::Unsupported;
@@ -125,14 +126,27 @@ impl Cut<'_> {
         self.next_join += 1;
         let downstream = self.downstream;
         let first = self.done.len();
-        let build = self.open_before(&join.build, Downstream::default())?;
-        let before_probe = self.done.len();
-        let probe = self.open_before(&join.probe, downstream.and(join.kind, build.expected()))?;
         let name = format!("join{ordinal}");
         let site = Site { chooser: self.chooser, name: &name };
         let at = JoinSite { join, ordinal, assumption: ordinal, site, downstream };
+        let mut extremes = None;
+        let mut build = self.open_before(&join.build, Downstream::default())?;
+        if asks_build_side(join.kind) {
+            (extremes, build) = self.by_extremes(&at, build, None)?;
+        }
+        let before_probe = self.done.len();
+        let mut probe = self.open_before(&join.probe, downstream.and(join.kind, build.expected()))?;
+        let mut side = None;
+        if !asks_build_side(join.kind) {
+            (extremes, probe) = self.by_extremes(&at, probe, Some(build.expected()))?;
+            let turns = extremes.is_some() && self.why_not_other(&at, &build, &probe).is_none();
+            side = turns.then_some(BuiltSide::Other);
+        }
+        let join = extremes.as_ref().unwrap_or(join);
+        let at = JoinSite { join, ..at };
         let is_safe = is_safe(join, &build, &probe);
-        let mut rows = match self.built_side(&at, &build, &probe)? {
+        let side = side.map_or_else(|| self.built_side(&at, &build, &probe), Ok)?;
+        let mut rows = match side {
             BuiltSide::Written => self.joined(&at, build, probe, before_probe)?,
             BuiltSide::Other => {
                 let Changed { join: changed, places } =

@@ -12,7 +12,7 @@ use super::delivery::Wanted;
 use super::groups::groups_of;
 use super::{Cut, Open, OpenRows};
 use crate::context::Unsupported;
-use crate::expr::{Expr, ExprKind, columns_read, substitute, with_children};
+use crate::expr::{Expr, ExprKind, children, columns_read, is_pair, substitute, with_children};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::aggregate::{
@@ -306,6 +306,10 @@ impl Stored {
     fn over(&mut self, expr: &Expr) -> Expr {
         let expr = cast_last(expr);
         match below_cast(&expr) {
+            _ if is_pair(&expr) => {
+                let pair = children(&expr).into_iter().map(|value| self.over(value));
+                with_children(&expr, pair.collect())
+            }
             Some(input) => with_children(&expr, vec![self.over(input)]),
             None => Expr::column(self.column(&expr), expr.data_type.clone(), expr.nullable),
         }

@@ -6,7 +6,7 @@ use super::first_ranks::RankLimit;
 use super::properties::RowProperties;
 use super::{Cut, Open, OpenRows};
 use crate::context::Unsupported;
-use crate::expr::{Expr, ExprKind};
+use crate::expr::{Expr, ExprKind, children, is_pair, with_children};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::roles::Source;
@@ -138,6 +138,10 @@ impl Stored {
     fn function(&mut self, function: &WindowFunction) -> WindowFunction {
         let mut function = function.clone();
         match &mut function.call {
+            WindowCall::Aggregate { argument: Some(argument), .. } if is_pair(argument) => {
+                let pair = children(argument).into_iter().map(|value| self.column(value));
+                *argument = with_children(argument, pair.collect());
+            }
             WindowCall::Shifted { argument, .. }
             | WindowCall::At { argument, .. }
             | WindowCall::Aggregate { argument: Some(argument), .. } => *argument = self.column(argument),

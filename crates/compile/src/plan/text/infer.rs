@@ -97,6 +97,7 @@ fn call(function: Function, arguments: &[Expr]) -> (DataType, bool) {
         DatePart(_) => (DataType::Int32, any()),
         Concat => (DataType::Utf8, false),
         ConcatWithSeparator => (DataType::Utf8, arguments.first().is_some_and(|first| first.nullable)),
+        Pair => (first(), any()),
         DateTrunc(_) | Abs | OneNan | Round | Floor | Ceil | Trunc | Bits(_) => (first(), any()),
         Substr | Upper | Lower | InitialCapitals | Translate | ConcatOperator | Trim(_) | Left | Right
         | Pad(_) | SplitPart | Replace | Repeat | Reverse => (DataType::Utf8, any()),
@@ -112,7 +113,7 @@ pub(super) fn aggregated(aggregate: &Aggregate) -> Gives {
         (Min | Max | BitAnd | BitOr | BitXor | LeastBound(_) | GreatestBound(_), argument) => {
             argument.clone()
         }
-        (VarSample | VarPopulation | StddevSample | StddevPopulation, _) => DataType::Float64,
+        (VarSample | VarPopulation | StddevSample | StddevPopulation | OfPairs(_), _) => DataType::Float64,
         (Sum | SumExact, DataType::Decimal128 { precision, scale }) => {
             DataType::Decimal128 { precision: precision.saturating_add(10).min(38), scale: *scale }
         }

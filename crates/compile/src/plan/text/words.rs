@@ -1,6 +1,6 @@
 //! The words of the text form, each stated once for the printer and the parser.
 
-use super::super::{AggregateFunction, Few, JoinKind};
+use super::super::{AggregateFunction, Few, JoinKind, PairStatistic};
 use crate::expr::{ArithmeticOp, BitOp, CompareOp, DatePart, Function, Granularity, Search, Side};
 use crate::types::{DataType, TimeUnit};
 
@@ -39,6 +39,12 @@ words! {
         LeastBound(Few::Eight) => "least_8", LeastBound(Few::Sixteen) => "least_16",
         GreatestBound(Few::Two) => "greatest_2", GreatestBound(Few::Four) => "greatest_4",
         GreatestBound(Few::Eight) => "greatest_8", GreatestBound(Few::Sixteen) => "greatest_16",
+        OfPairs(PairStatistic::CovarianceSample) => "covar_samp", OfPairs(PairStatistic::CovariancePopulation) => "covar_pop",
+        OfPairs(PairStatistic::Correlation) => "corr", OfPairs(PairStatistic::Slope) => "regr_slope",
+        OfPairs(PairStatistic::Intercept) => "regr_intercept", OfPairs(PairStatistic::Determination) => "regr_r2",
+        OfPairs(PairStatistic::MeanX) => "regr_avgx", OfPairs(PairStatistic::MeanY) => "regr_avgy",
+        OfPairs(PairStatistic::SquaresX) => "regr_sxx", OfPairs(PairStatistic::SquaresY) => "regr_syy",
+        OfPairs(PairStatistic::Products) => "regr_sxy",
     }
     DatePart date_part date_part_of {
         Year => "year", Quarter => "quarter", Month => "month", Week => "week", Day => "day", DayOfWeek => "dow",
@@ -71,7 +77,7 @@ words! {
         Round => "round", Floor => "floor", Ceil => "ceil", Trunc => "trunc",
         Bits(BitOp::And) => "bit_and", Bits(BitOp::Or) => "bit_or", Bits(BitOp::Xor) => "bit_xor",
         Bits(BitOp::ShiftLeft) => "shift_left", Bits(BitOp::ShiftRight) => "shift_right",
-        Greatest => "greatest", Least => "least",
+        Greatest => "greatest", Least => "least", Pair => "pair",
     }
 }
 

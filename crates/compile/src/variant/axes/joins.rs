@@ -14,6 +14,17 @@ axis!(
 );
 
 axis!(
+    /// What is kept of the rows that a join asks for a match: `pipeline/cut/key_extremes`.
+    AskedRows, "asked_rows", Plan, Rule, "what a join that asks whether there is a match keeps of the rows that are asked",
+    {
+        /// All of them.
+        All = "all",
+        /// The least and the greatest value of each key.
+        Extremes = "extremes",
+    }
+);
+
+axis!(
     /// How the index of a join finds keys: `operator/join/method`.
     JoinForm, "join", Plan, Rule, "how the index of a join finds the rows of a key",
     {

@@ -45,3 +45,14 @@ axis!(
         Group = "group",
     }
 );
+
+axis!(
+    /// Where rows of a join come to groups by columns of its build side: `pipeline/cut/eager_groups`.
+    GroupsBelow, "groups_below", Plan, Rule, "whether rows that are grouped by columns of a dimension come to groups by the key of the join first",
+    {
+        /// Behind the join, each row.
+        Rows = "rows",
+        /// Before it, by its key; the groups are joined, and brought to those that are wanted.
+        Join = "join",
+    }
+);

@@ -92,7 +92,8 @@ fn parts(
         BitOr => &[BitOr],
         BitXor => &[BitXor],
         Avg => &[Count, Sum],
-        VarSample | VarPopulation | StddevSample | StddevPopulation | LeastBound(_) | GreatestBound(_) => {
+        VarSample | VarPopulation | StddevSample | StddevPopulation | LeastBound(_) | GreatestBound(_)
+        | OfPairs(_) => {
             return None;
         }
     };

@@ -17,11 +17,11 @@ use super::packing::counts_rows;
 use super::results::{MomentForm, ReadCell, Reading, ResultForm, SumCheck};
 use super::sparse::{is_sparse, update_cell};
 use crate::context::{Context, Lowered, Unsupported, register_of};
-use crate::expr::Expr;
+use crate::expr::{Expr, children, with_children};
 use crate::layout::ColumnInfo;
 use crate::lower::can_fail;
 use crate::lower::column_of;
-use crate::plan::{Aggregate, AggregateFunction};
+use crate::plan::{Aggregate, AggregateFunction, PairStatistic};
 use crate::types::{DataType, Range};
 
 /// The cells of a list of aggregates; equal cells are shared.
@@ -179,6 +179,11 @@ impl Cells {
             let form = ResultForm::Moments { form, grouped };
             return Ok(Reading { field, value, count: value, can_be_empty: true, form, range: None });
         }
+        if let AggregateFunction::OfPairs(statistic) = aggregate.function {
+            let value = self.pair_cell(argument, statistic)?;
+            let form = ResultForm::OfPairs(statistic);
+            return Ok(Reading { field, value, count: value, can_be_empty: true, form, range: None });
+        }
         if let AggregateFunction::LeastBound(_) | AggregateFunction::GreatestBound(_) = aggregate.function {
             let (value, form, range) = self.plan_bound(&plan)?;
             return Ok(Reading { field, value, count: value, can_be_empty: true, form, range });
@@ -207,6 +212,25 @@ impl Cells {
             _ => self.plan_bits(&plan)?,
         };
         Ok(Reading { field, value, count: count.unwrap_or(value), can_be_empty, form, range })
+    }
+
+    /// The cell of pairs; a statistic in which both values of a pair are alike may have that of the pairs the other way round.
+    fn pair_cell(&mut self, argument: &Expr, statistic: PairStatistic) -> Result<usize, Unsupported> {
+        let [first, second] = children(argument)[..] else {
+            return Err(Unsupported("a statistic of pairs over something else".into()));
+        };
+        // A pair is its first value, where neither is NULL.
+        let contribution = |pair: Expr, other: &Expr| Contribution {
+            form: ContributionForm::PairMoments,
+            arguments: vec![pair, other.clone()],
+        };
+        let turned = with_children(argument, vec![second.clone(), first.clone()]);
+        let turned = contribution(Expr { data_type: second.data_type.clone(), ..turned }, first);
+        let known = self.cells.iter().position(|cell| cell.contribution == turned);
+        match known.filter(|_| statistic.is_symmetric()) {
+            Some(cell) => Ok(cell),
+            None => Ok(self.cell(CellOp::PairMoments, contribution(argument.clone(), second), None, None)),
+        }
     }
 
     /// A sum whose result is within its type, or an error.

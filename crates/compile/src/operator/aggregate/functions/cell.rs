@@ -30,6 +30,8 @@ pub enum ContributionForm {
     },
     /// The moments of the argument alone.
     Moments,
+    /// The pair of two values.
+    PairMoments,
     /// The argument, an integer or decimal, times itself.
     Square,
     /// What the same cell of a finer group holds, whose parts are the arguments.

@@ -8,6 +8,7 @@
 
 use super::extremes::{text_is_better, wide_less};
 use super::leading::{Leading, Memory};
+use super::moments::{combine_moments, combine_pair_moments};
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, CompareOp, Pointee, Scalar, Scope, Space, Type};
 
@@ -43,6 +44,8 @@ pub enum CellOp {
     Leading(Leading),
     /// Count, mean, what the mean lost to rounding, and the sum of squared distances from the mean: all `f64`.
     Moments,
+    /// Of pairs: count, of the first and the second mean and what it lost, the sums of squared distances of each, and of products of both.
+    PairMoments,
 }
 
 impl CellOp {
@@ -54,6 +57,7 @@ impl CellOp {
             CellOp::AddFloat => &[Scalar::F64],
             CellOp::AddWide | CellOp::MaxWide => &[Scalar::I128],
             CellOp::Moments => &[Scalar::F64, Scalar::F64, Scalar::F64, Scalar::F64],
+            CellOp::PairMoments => &[Scalar::F64; 8],
             CellOp::Leading(Leading { count, .. }) => LEADING_WORDS.split_at(count.number()).0,
         }
     }
@@ -76,7 +80,7 @@ impl CellOp {
 
     /// Whether the first word is a lock.
     pub const fn is_locked(self) -> bool {
-        matches!(self, CellOp::MaxWide | CellOp::Moments)
+        matches!(self, CellOp::MaxWide | CellOp::Moments | CellOp::PairMoments)
     }
 
     /// Whether a GPU's multiprocessors have no instruction for it in shared memory, but a loop or a lock.
@@ -118,45 +122,9 @@ pub fn combine(cx: &mut Context<'_>, op: CellOp, old: &[V], new: &[V]) -> Vec<V>
             cx.builder.select(better, added, first)
         }
         CellOp::Moments => return combine_moments(cx, old, new),
+        CellOp::PairMoments => return combine_pair_moments(cx, old, new),
         CellOp::Leading(leading) => return leading.combine(cx, old, new),
     }]
-}
-
-/// Merges the moments of two sets of values (Chan, Golub and LeVeque 1979; with a single value this is Welford's
-/// update). The mean is kept as a sum of two `f64`, whose second is what the first lost to rounding (Knuth's two-sum):
-/// else distances from a mean that is large against the deviation would be no better than the mean's last bit.
-fn combine_moments(cx: &mut Context<'_>, old: &[V], new: &[V]) -> Vec<V> {
-    let (&[count, mean, lost, squares], &[added, other_mean, other_lost, other_squares]) = (old, new) else {
-        cx.impossible("moments of other than four parts");
-        return old.to_vec();
-    };
-    let b = &mut *cx.builder;
-    let total = b.add(count, added);
-    let weight = b.div(added, total);
-    let distance = b.sub(other_mean, mean);
-    let correction = b.sub(other_lost, lost);
-    let distance = b.add(distance, correction);
-    let step = b.mul(distance, weight);
-    let new_mean = b.add(mean, step);
-    let taken = b.sub(new_mean, mean);
-    let rest = b.sub(new_mean, taken);
-    let (mean_error, step_error) = (b.sub(mean, rest), b.sub(step, taken));
-    let error = b.add(mean_error, step_error);
-    let new_lost = b.add(lost, error);
-    let square = b.mul(distance, distance);
-    let weighted = b.mul(count, weight);
-    let between = b.mul(square, weighted);
-    let within = b.add(squares, other_squares);
-    let new_squares = b.add(within, between);
-    let zero = b.f64(0.0);
-    let (none, first) = (b.eq(added, zero), b.eq(count, zero));
-    let merged = [total, new_mean, new_lost, new_squares];
-    let choices = old.iter().zip(new).zip(merged);
-    let choose = |((old, new), merged): ((&V, &V), V)| {
-        let present = b.select(first, *new, merged);
-        b.select(none, *old, present)
-    };
-    choices.map(choose).collect()
 }
 
 /// Adds a contribution to a cell in memory; `pointer` addresses its first word as `u64`.
@@ -178,7 +146,9 @@ pub fn combine_memory(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V],
         }
         CellOp::AddWide => add_wide(cx, pointer, first, scope),
         CellOp::MinText | CellOp::MaxText => exchange(cx, op, pointer, first, scope),
-        CellOp::MaxWide | CellOp::Moments => combine_locked(cx, op, pointer, value, scope),
+        CellOp::MaxWide | CellOp::Moments | CellOp::PairMoments => {
+            combine_locked(cx, op, pointer, value, scope)
+        }
         CellOp::Leading(leading) => leading.put(cx, pointer, value, Memory::Shared(scope)),
     }
 }

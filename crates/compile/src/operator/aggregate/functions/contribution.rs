@@ -4,6 +4,7 @@ use super::cell::{Cell, Contribution, ContributionForm, Field};
 use super::cells::CellOp;
 use super::exact::upper_bits;
 use super::extremes::pack_text;
+use super::moments::of_pair;
 use crate::context::{Context, Repr, Unsupported};
 use crate::expr::Expr;
 use crate::lower::lower;
@@ -56,6 +57,15 @@ pub(crate) fn contribution(
             // No distance; of what is not finite NaN, also beside others.
             let squares = cx.builder.sub(value, value);
             vec![one, value, zero, squares]
+        }
+        ContributionForm::PairMoments => {
+            let first = cx.builder.convert(scalar.ok_or_else(no_text)?, Scalar::F64);
+            let [_, second] = arguments.as_slice() else {
+                return Err(Unsupported::internal("a pair of other than two values"));
+            };
+            let Repr::Scalar(second) = lower(cx, second)?.repr else { return Err(no_text()) };
+            let second = cx.builder.convert(second, Scalar::F64);
+            of_pair(cx, (first, second))
         }
         ContributionForm::Square => vec![square(cx, cell, scalar.ok_or_else(no_text)?)],
         ContributionForm::Text => {

@@ -8,6 +8,7 @@ mod deviations;
 mod exact;
 mod extremes;
 mod leading;
+mod moments;
 mod packing;
 mod results;
 mod sparse;

@@ -6,9 +6,11 @@ use kelpie_kir::{BinaryOp, CompareOp, OverflowOp, Scalar, UnaryOp};
 use super::cells::CellOp;
 use super::exact::{UpperBits, wide_sum};
 use super::extremes::{OrderKey, unpack_text};
+use super::moments::statistic;
 use crate::context::register_type;
 use crate::context::{Context, Lowered, Repr, Status, Unsupported, register_of};
 use crate::layout::ColumnInfo;
+use crate::plan::PairStatistic;
 use crate::types::{DataType, Field, Range};
 
 /// How a result follows from cells.
@@ -46,6 +48,8 @@ pub enum ResultForm {
         form: MomentForm,
         grouped: bool,
     },
+    /// A statistic of pairs.
+    OfPairs(PairStatistic),
     /// The same of integers, or of decimals of a scale, by the sum and the sum of squares, which is another cell.
     ExactMoments {
         form: MomentForm,
@@ -110,7 +114,10 @@ impl Reading {
         let count = first(&count)?;
         let tells_itself = matches!(
             self.form,
-            ResultForm::Moments { .. } | ResultForm::ExactMoments { .. } | ResultForm::Bound { .. }
+            ResultForm::Moments { .. }
+                | ResultForm::ExactMoments { .. }
+                | ResultForm::OfPairs(_)
+                | ResultForm::Bound { .. }
         );
         let counted = self.can_be_empty && !tells_itself;
         let valid = counted.then(|| {
@@ -139,6 +146,7 @@ impl Reading {
                 return Ok(Lowered { repr: Repr::Scalar(value), valid, range });
             }
             ResultForm::Moments { form, grouped } => return Ok(moments(cx, &parts, form, grouped)),
+            ResultForm::OfPairs(of) => return Ok(statistic(cx, &parts, of)),
             ResultForm::ExactMoments { form, squares, scale } => {
                 let (of_squares, parts) = read(cx, squares);
                 let squares = first(&parts)?;
