@@ -154,6 +154,14 @@ async fn groups_by_columns_of_a_dimension() {
             statements.push(format!("SELECT DISTINCT d.item, d.kind {from}"));
         }
     }
+    // Sums that nobody asks for, or that others bring back, leave no type.
+    let items = "(VALUES (2, 'b'), (3, 'c'), (4, 'c')) d(id, item)";
+    let greatest = i64::MAX;
+    let facts = format!(
+        "(VALUES (1, {greatest}), (1, {greatest}), (2, 5), (3, {greatest}), (3, 1), (4, -9)) f(k, v)"
+    );
+    statements
+        .push(format!("SELECT d.item, sum(f.v) FROM {facts} JOIN {items} ON f.k = d.id GROUP BY d.item"));
     let mut all = configurations();
     all.extend(configurations().into_iter().map(|mut settings| {
         settings.push(("kelpie.variant.groups_below", "join"));

@@ -11,10 +11,10 @@ use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind, Function, columns_read, substitute};
 use crate::layout::{ColumnFacts, Storage};
-use crate::lower::can_fail;
+use crate::lower::{can_fail, infer_range};
 use crate::plan::{Aggregate, AggregateFunction, GroupingSets, Join, JoinKind, Plan};
 use crate::program::ScanInfo;
-use crate::types::{Field, Literal, Range};
+use crate::types::{DataType, Field, Literal, Range};
 use crate::variant::Chooser;
 use crate::variant::axes::GroupsBelow;
 
@@ -161,8 +161,13 @@ impl<'p> OverJoin<'p> {
         let fails = |aggregate: &Aggregate| {
             aggregate.argument.as_ref().is_some_and(|argument| can_fail(argument, &range))
         };
-        let may_fail = self.aggregates.iter().any(fails);
-        may_fail.then_some("what is aggregated may fail for rows that have no match")
+        if self.aggregates.iter().any(fails) {
+            return Some("what is aggregated may fail for rows that have no match");
+        }
+        let scanned = scans.iter().skip(of_probe).take(count_scans(&self.join.probe));
+        let rows = scanned.map(|scan| i128::from(scan.rows)).fold(1, i128::saturating_mul);
+        let overflows = self.aggregates.iter().any(|sum| part_may_overflow(sum, &range, rows));
+        overflows.then_some("the sum of a part may be too large where that of all is not")
     }
 
     /// What the rule takes.
@@ -279,6 +284,25 @@ impl<'p> OverJoin<'p> {
         });
         Plan::Project { exprs: exprs.collect(), input: Box::new(plan), names }
     }
+}
+
+/// Whether a sum over at most so many rows may leave its type, which is an error then: those of other parts, or that it is not asked for,
+/// would have kept it within.
+fn part_may_overflow(sum: &Aggregate, range: &dyn Fn(usize) -> Option<Range>, rows: i128) -> bool {
+    let is_sum = matches!(sum.function, AggregateFunction::Sum | AggregateFunction::SumExact);
+    let data_type = &sum.field.data_type;
+    let is_checked = matches!(data_type, DataType::Decimal128 { .. })
+        || sum.function == AggregateFunction::SumExact && data_type.is_integer();
+    if !is_sum || !is_checked {
+        return false;
+    }
+    let limits = data_type.full_range();
+    let values = sum.argument.as_ref().and_then(|argument| infer_range(argument, range));
+    let (Some(limits), Some(values)) = (limits, values) else { return true };
+    let least = values.min.min(0).checked_mul(rows);
+    let greatest = values.max.max(0).checked_mul(rows);
+    let total = least.zip(greatest).map(|(min, max)| Range { min, max });
+    !total.is_some_and(|total| total.within(limits))
 }
 
 /// Whether a plan has every row of a table.
