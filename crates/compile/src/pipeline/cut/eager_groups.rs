@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use crate::MicroModel;
 use crate::context::Unsupported;
-use crate::expr::{Expr, ExprKind, Function, columns_read, substitute};
+use crate::expr::{Expr, ExprKind, Function, children, columns_read, substitute};
 use crate::layout::{ColumnFacts, Storage};
 use crate::lower::{can_fail, infer_range};
 use crate::plan::{Aggregate, AggregateFunction, GroupingSets, Join, JoinKind, Plan};
@@ -20,6 +20,8 @@ use crate::variant::axes::GroupsBelow;
 
 /// Values of the key by which facts are joined, at most: their groups lie near.
 const MOST_KEYS: u64 = 1 << 18;
+/// Parts of the keys and arguments together, at most.
+const MOST_PARTS: usize = 1000;
 /// Facts for each of them, at least.
 const ROWS_A_KEY: u64 = 16;
 /// Values that all keys have together from which on rows do not find their groups near by.
@@ -113,10 +115,19 @@ impl<'p> OverJoin<'p> {
         (keys, aggregates): (&[Expr], &[Aggregate]),
         first_scan: usize,
     ) -> Option<OverJoin<'p>> {
+        if !is_over_join(input) {
+            return None;
+        }
         let mut keys = keys.to_vec();
         let mut aggregates = aggregates.to_vec();
         let mut input = input;
         while let Plan::Project { input: below, exprs, .. } = input {
+            let arguments = aggregates.iter().filter_map(|aggregate| aggregate.argument.as_ref());
+            // What is written once in each of many projections is written many times in the end.
+            let parts = keys.iter().chain(arguments).map(|expr| parts_over(expr, exprs));
+            if parts.fold(0, usize::saturating_add) > MOST_PARTS {
+                return None;
+            }
             let below_it = |expr: &Expr| {
                 substitute(expr, &|part| match part.kind {
                     ExprKind::Column(column) => exprs.get(column).cloned(),
@@ -303,6 +314,23 @@ fn part_may_overflow(sum: &Aggregate, range: &dyn Fn(usize) -> Option<Range>, ro
     let greatest = values.max.max(0).checked_mul(rows);
     let total = least.zip(greatest).map(|(min, max)| Range { min, max });
     !total.is_some_and(|total| total.within(limits))
+}
+
+/// Whether below projections there is a join.
+fn is_over_join(plan: &Plan) -> bool {
+    match plan {
+        Plan::Project { input, .. } => is_over_join(input),
+        other => matches!(other, Plan::Join(_)),
+    }
+}
+
+/// How many parts an expression has with others in the places of its columns.
+fn parts_over(expr: &Expr, exprs: &[Expr]) -> usize {
+    let of = |expr: &Expr| parts_over(expr, exprs);
+    match expr.kind {
+        ExprKind::Column(column) => exprs.get(column).map_or(1, |below| parts_over(below, &[])),
+        _ => children(expr).into_iter().map(of).fold(1, usize::saturating_add),
+    }
 }
 
 /// Whether a plan has every row of a table.
