@@ -1,8 +1,12 @@
 import pathlib
+import signal
 import subprocess
 
 import kelpie
 import pytest
+
+# A job in the background of a shell inherits that interrupts are ignored; tests send some.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = pathlib.Path(__file__).parents[3]
 
