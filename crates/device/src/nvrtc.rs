@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 use libloading::Library;
 
@@ -35,9 +34,6 @@ pub const OPTIONS: &[&str] = &[
 /// the time of most kernels. Known to versions from [`MINIMAL_SINCE`] on.
 const MINIMAL: &str = "--minimal";
 const MINIMAL_SINCE: (i32, i32) = (13, 0);
-
-/// A kernel that does nothing.
-const WARM_UP: &str = "extern \"C\" __global__ void warm_up() {}";
 
 /// Why there is no code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -103,48 +99,6 @@ impl Nvrtc {
     /// The file that was loaded, or its name where the loader found it.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Begins to read the files of the library in a thread of its own, so that the first compilation finds them in
-    /// memory: from a cold disk they take half a second, and some are loaded only then. The thread, which returns how
-    /// many bytes it read, need not be waited for.
-    ///
-    /// Only files are read. Code of the library that still runs when the process ends, and the library with it, crashes
-    /// the process.
-    pub fn read_ahead(&self) -> std::io::Result<JoinHandle<u64>> {
-        let files = self.files();
-        std::thread::Builder::new().name("nvrtc".into()).spawn(move || {
-            let read = |path: &PathBuf| {
-                std::fs::File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink()))
-            };
-            files.iter().filter_map(|path| read(path).ok()).sum()
-        })
-    }
-
-    /// Compiles a kernel that does nothing: a process's first compilation takes twice as long as any later one. Best while
-    /// something else takes its time, which has to wait for this before the process ends (see [`Nvrtc::read_ahead`]).
-    pub fn warm_up(&self, architecture: &str) {
-        // What fails here will be told by a kernel that is needed.
-        let _ = self.compile(WARM_UP, architecture, "warm_up");
-    }
-
-    /// The library's file, as far as it is known, and those beside it that it loads itself.
-    fn files(&self) -> Vec<PathBuf> {
-        let name_of = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-        // Where the loader found the library by its name.
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        let mut mapped = maps.lines().filter_map(|line| Some(Path::new(&line[line.find('/')?..])));
-        let loaded = mapped.find(|path| name_of(path).is_some_and(|name| name.starts_with("libnvrtc.")));
-        let library = loaded.unwrap_or(&self.path);
-        let mut files = vec![library.to_path_buf()];
-        for entry in library.parent().and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten()
-        {
-            let beside = entry.map(|entry| entry.path()).unwrap_or_default();
-            if name_of(&beside).is_some_and(|name| name.contains("nvrtc-builtins")) {
-                files.push(beside);
-            }
-        }
-        files
     }
 
     /// Compiles `source` (called `name` in messages) for an architecture such as `sm_90`. Any number of threads may

@@ -328,33 +328,3 @@ fn a_rejected_source_gives_the_compilers_words() {
     let error = nvrtc.compile("", "sm_1", "x").unwrap_err().to_string();
     assert!(error.contains("invalid option"), "{error}");
 }
-
-#[test]
-fn a_compiler_can_be_warmed_up() {
-    let Some(nvrtc) = compiler() else { return };
-    // An architecture that it does not know is no error either: the first kernel tells.
-    ["sm_90", "sm_1"].into_iter().for_each(|architecture| nvrtc.warm_up(architecture));
-    accept(nvrtc, "after_it", "extern \"C\" __global__ void k(double* x) { *x = *x / 3.0; }");
-}
-
-#[test]
-fn the_files_that_a_compilation_needs_are_read_ahead() {
-    let Some(nvrtc) = compiler() else { return };
-    let bytes = nvrtc.read_ahead().unwrap().join().unwrap();
-    assert!(bytes > 10 << 20, "{bytes} bytes of {}", nvrtc.path().display());
-    // What the library is made of is all there: nothing more is loaded by the first compilation.
-    let source = "extern \"C\" __global__ void k(double* x) { *x = *x / 3.0; }";
-    nvrtc.compile(source, "sm_90", "k").unwrap();
-    #[cfg(target_os = "linux")]
-    {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let mut files: Vec<&str> = maps
-            .lines()
-            .filter_map(|line| line.split_ascii_whitespace().nth(5))
-            .filter(|path| path.contains("libnvrtc"))
-            .collect();
-        files.dedup();
-        let needed: u64 = files.iter().map(|path| std::fs::metadata(path).unwrap().len()).sum();
-        assert!(bytes >= needed && files.len() >= 2, "{bytes} of {needed} bytes: {files:?}");
-    }
-}

@@ -3,7 +3,7 @@
 use kelpie_kir::{Block, Handle, Scope, Stmt, Value, uses};
 
 use super::printer::{LoopLabels, Printer, instruction};
-use super::registers::{Class, Piece};
+use super::registers::{Class, Operand, Piece, Wide};
 use crate::BackendError;
 
 impl Printer<'_> {
@@ -142,21 +142,22 @@ impl Printer<'_> {
     /// The registers of a variable, set to zero.
     pub fn clear(&mut self, pieces: &[Piece]) {
         for piece in pieces {
-            let wide = piece.wide();
-            for register in
-                [Some(wide.low), matches!(piece, Piece::Two(_)).then_some(wide.high)].into_iter().flatten()
-            {
-                let zero = match register {
-                    super::registers::Operand::Register(Class::Single, _) => {
-                        super::registers::Operand::Single(0)
-                    }
-                    super::registers::Operand::Register(Class::Double, _) => {
-                        super::registers::Operand::Double(0)
-                    }
-                    _ => super::registers::Operand::Integer(0),
-                };
-                self.move_to(register, zero);
+            match *piece {
+                Piece::One(register) => self.clear_register(register),
+                Piece::Two(Wide { low, high }) => {
+                    self.clear_register(low);
+                    self.clear_register(high);
+                }
             }
         }
+    }
+
+    fn clear_register(&mut self, register: Operand) {
+        let zero = match register {
+            Operand::Register(Class::Single, _) => Operand::Single(0),
+            Operand::Register(Class::Double, _) => Operand::Double(0),
+            _ => Operand::Integer(0),
+        };
+        self.move_to(register, zero);
     }
 }
