@@ -260,8 +260,8 @@ pub struct DemoArguments {
 #[derive(Debug, Args)]
 pub struct BenchArguments {
     /// tpch, ssb; shapes: groupings by keys of all kinds and numbers, and star joins; fallback: statements over TPC-H's tables that
-    /// do not compile as a whole, beside plain DataFusion; or derived: group-bys on expressions that DataFusion evaluates, first and
-    /// hot.
+    /// do not compile as a whole, beside plain DataFusion; derived: group-bys on expressions that DataFusion evaluates, first and
+    /// hot; or crowd: TPC-H's queries by many clients at once.
     #[arg(value_parser = parse::<Subject>)]
     pub subject: Subject,
     /// The folder that `generate` wrote; for `derived` one that its table is made in, if it is not there yet.
@@ -287,6 +287,12 @@ pub struct BenchArguments {
     /// Rows of the table of `derived`.
     #[arg(long, default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub rows: u64,
+    /// Numbers of clients of `crowd`.
+    #[arg(long, value_delimiter = ',', default_value = "1,8,48")]
+    pub clients: Vec<usize>,
+    /// Seconds for each number of clients of `crowd`.
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: u64,
     /// What a process that `derived` starts runs once.
     #[arg(long, hide = true, value_parser = parse::<Once>)]
     pub once: Option<Once>,

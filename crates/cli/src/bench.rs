@@ -2,10 +2,11 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kelpie_workloads::bench::{
-    self, BenchOptions, DerivedCase, DerivedOptions, FallbackOptions, QueryReport, Subject,
+    self, BenchOptions, CrowdOptions, DerivedCase, DerivedOptions, FallbackOptions, QueryReport, Subject,
 };
 
 use crate::args::{BenchArguments, thread_count};
@@ -16,6 +17,7 @@ pub async fn run(arguments: BenchArguments) -> Result<ExitCode> {
         Subject::Queries(workload) => workload,
         Subject::Fallback => return run_fallback(&arguments).await,
         Subject::Derived => return run_derived(&arguments).await,
+        Subject::Crowd => return run_crowd(&arguments).await,
     };
     let options = BenchOptions {
         workload,
@@ -68,6 +70,37 @@ async fn run_fallback(arguments: &BenchArguments) -> Result<ExitCode> {
     match report.is_right() {
         true => Ok(ExitCode::SUCCESS),
         false => bail!("some answers are not DataFusion's"),
+    }
+}
+
+async fn run_crowd(arguments: &BenchArguments) -> Result<ExitCode> {
+    if arguments.cold || !arguments.against.is_empty() {
+        bail!("bench crowd runs hot, and beside itself alone: --cold and --against do not apply");
+    }
+    let threads = thread_count(arguments.threads.map(usize::from)).to_string();
+    let mut settings = vec![
+        ("kelpie.threads".into(), threads.clone()),
+        ("datafusion.execution.target_partitions".into(), threads),
+    ];
+    settings.extend(arguments.settings.settings());
+    let options = CrowdOptions {
+        data: &arguments.data,
+        queries: &arguments.queries,
+        clients: &arguments.clients,
+        time: Duration::from_secs(arguments.seconds),
+        settings: &settings,
+    };
+    let spinner = Progress::spinner("starting");
+    let report = bench::run_crowd(&options, &|step| spinner.set_message(step)).await?;
+    drop(spinner);
+    write!(std::io::stdout(), "{}", report.to_text())?;
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&report)?;
+        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    match report.is_right() {
+        true => Ok(ExitCode::SUCCESS),
+        false => bail!("some answers are not those of one client"),
     }
 }
 

@@ -23,6 +23,7 @@ mod options;
 mod original;
 mod outer_constants;
 pub mod parameters;
+mod parquet_reader;
 mod parts;
 mod plain_source;
 pub mod plan_copy;

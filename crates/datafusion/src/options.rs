@@ -4,6 +4,7 @@ mod list;
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::config_err;
@@ -51,6 +52,8 @@ pub struct KelpieOptions {
     pub min_rows: Option<usize>,
     /// `infer_rows`: rows of each file from which the types of CSV and JSON are inferred; `None` is all.
     pub infer_rows: Option<usize>,
+    /// `timeout`: how long a statement may take.
+    pub timeout: Option<Duration>,
     /// `kept_plans`: plans that a session keeps, so that the same query is not planned again.
     pub kept_plans: usize,
     /// `generic_plans`: whether prepared statements run by one plan for all values of their parameters.
@@ -71,6 +74,7 @@ impl Default for KelpieOptions {
             join_order: true,
             min_rows: None,
             infer_rows: Some(INFERRED_ROWS),
+            timeout: None,
             kept_plans: KEPT_PLANS,
             generic_plans: GenericPlanMode::Measured,
             explaining: false,
@@ -189,6 +193,10 @@ mod tests {
             ("memory_limit", "2GB", "2147483648"),
             ("memory_limit", "1.5 kib", "1536"),
             ("memory_limit", "", "0"),
+            ("timeout", "1.5 S", "1500ms"),
+            ("timeout", "2min", "120000ms"),
+            ("timeout", "250ms", "250ms"),
+            ("timeout", "0", "0"),
             ("threads", "3", "3"),
             ("simt_lanes", "4", "4"),
             ("host_sort_rows", "0", "0"),
@@ -224,6 +232,10 @@ mod tests {
             ("block_bytes", "-1", "number of bytes"),
             ("memory_limit", "-3", "number of bytes"),
             ("memory_limit", "3 parsecs", "number of bytes"),
+            ("timeout", "10", "with its unit"),
+            ("timeout", "-1s", "with its unit"),
+            ("timeout", "1e300h", "with its unit"),
+            ("timeout", "inf s", "with its unit"),
             ("threads", "many", "one a core"),
             ("simt_lanes", "33", "1 to 32"),
             ("host_sort_rows", "-1", "number of rows"),

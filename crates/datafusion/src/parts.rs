@@ -5,15 +5,18 @@
 //! left, so that all threads end together. A reader skips the pages that come before its rows, but reads a dictionary again.
 //! Other files are cut into ranges of bytes.
 
+use std::sync::Arc;
+
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::ParquetRowSelection;
 use datafusion::datasource::physical_plan::parquet::metadata::CachedParquetMetaData;
+use datafusion::datasource::physical_plan::parquet::{ParquetAccessPlan, ParquetRowSelection};
 use datafusion::datasource::physical_plan::{
     CsvSource, FileGroup, FileGroupPartitioner, FileScanConfig, FileScanConfigBuilder, ParquetSource,
 };
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+use datafusion::parquet::file::metadata::ParquetMetaData;
 
 use crate::whole_rows::of_whole_rows;
 
@@ -156,16 +159,26 @@ fn by_rows(config: &FileScanConfig, footers: &FileMetadataCache, threads: usize)
 
 /// Rows of a file's row groups, where its footer is at hand and all of it is read.
 fn row_groups(file: &PartitionedFile, footers: &FileMetadataCache) -> Option<Vec<u64>> {
-    if file.range.is_some() || !file.extensions.is_empty() {
+    if file.range.is_some() || is_narrowed(file) {
         return None;
     }
+    let footer = footer_of(file, footers)?;
+    footer.row_groups().iter().map(|group| u64::try_from(group.num_rows()).ok()).collect()
+}
+
+/// Whether some of a file's rows are left out already.
+fn is_narrowed(file: &PartitionedFile) -> bool {
+    file.extension::<ParquetAccessPlan>().is_some() || file.extension::<ParquetRowSelection>().is_some()
+}
+
+/// What the footer of a Parquet file says, where it is at hand.
+pub(crate) fn footer_of(file: &PartitionedFile, footers: &FileMetadataCache) -> Option<Arc<ParquetMetaData>> {
     let entry = footers.get(&file.object_meta.location)?;
     if !entry.is_valid_for(&file.object_meta) {
         return None;
     }
     let footer = entry.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()?;
-    let row_groups = footer.parquet_metadata().row_groups().iter();
-    row_groups.map(|group| u64::try_from(group.num_rows()).ok()).collect()
+    Some(Arc::clone(footer.parquet_metadata()))
 }
 
 /// Where about equal parts of all rows begin, and the last one ends: where a row group does, if one does nearby.
@@ -311,6 +324,19 @@ mod tests {
             assert_eq!(sizes.iter().sum::<u64>(), groups.iter().sum::<u64>());
             assert!(sizes.len() <= 5 * threads, "{threads}: {sizes:?}");
         }
+    }
+
+    /// What somebody notes beside a file, which says nothing of its rows.
+    #[derive(Debug)]
+    struct Note;
+
+    #[test]
+    fn only_notes_that_leave_out_rows_keep_a_file_from_being_cut() {
+        let file = PartitionedFile::new("f", 1);
+        assert!(!is_narrowed(&file) && !is_narrowed(&file.clone().with_extension(Note)));
+        let selection = RowSelection::from(vec![RowSelector::skip(1)]);
+        assert!(is_narrowed(&file.clone().with_extension(ParquetRowSelection::new(selection))));
+        assert!(is_narrowed(&file.with_extension(ParquetAccessPlan::new_none(1))));
     }
 
     #[test]

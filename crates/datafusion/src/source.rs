@@ -1,6 +1,7 @@
 //! Tables that the engine reads through DataFusion's readers.
 
 use std::fmt::{self, Write};
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,11 +11,13 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::stats::Precision;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileScanConfig, FileScanConfigBuilder, ParquetSource,
+};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
+use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
 use kelpie_engine::source::{BatchConsumer, ColumnKey, Expected, Lease};
 use kelpie_engine::{CancelToken, EngineError, TableSource};
@@ -31,6 +34,7 @@ use crate::expected;
 use crate::file_version::version_of;
 use crate::memory_identity::{self, MemoryIdentity};
 use crate::options::KelpieOptions;
+use crate::parquet_reader::ParquetRows;
 use crate::parts::{Parts, PartsData};
 use crate::plain_source::{plain_source, pruned_source};
 use crate::whole_files::{name_of, whole_files};
@@ -219,6 +223,24 @@ impl ScanTable {
     }
 }
 
+/// What becomes of columns that are read.
+#[derive(Clone, Copy)]
+enum Use<'a> {
+    /// The engine stores them, from whatever form of Arrow's they come in.
+    Stored,
+    /// Others are computed of them by their types, also by threads that have nothing left to read.
+    Computed(Option<&'a Sharing<'a>>),
+}
+
+impl<'a> Use<'a> {
+    fn sharing(self) -> Option<&'a Sharing<'a>> {
+        match self {
+            Use::Stored => None,
+            Use::Computed(sharing) => sharing,
+        }
+    }
+}
+
 /// A table in a query.
 struct BoundTable {
     table: Arc<ScanTable>,
@@ -309,18 +331,28 @@ impl TableSource for BoundTable {
         let table = self.table.as_ref();
         let width = table.schema.fields().len();
         if table.conditions.is_empty() && columns.iter().all(|column| *column < width) {
-            return self.read_stored(columns, consumer, None, cancel);
+            return self.read_stored(columns, consumer, Use::Stored, cancel);
         }
         let reading = Reading::new(table, &self.schema, columns)?;
         if !table.conditions.is_empty() {
             // Few rows are left of every batch: more threads than read would cost more than they do.
             let making = |partition, batch| consumer(partition, reading.made_of(batch)?);
-            return self.read_stored(reading.stored(), &making, None, cancel);
+            return self.read_stored(reading.stored(), &making, Use::Computed(None), cancel);
         }
         let making = |batch| reading.made_of(batch);
         let sharing = Sharing::new(self.partitions(), &making, consumer, cancel);
         let take = |partition, batch| sharing.take(partition, batch);
-        self.read_stored(reading.stored(), &take, Some(&sharing), cancel)
+        self.read_stored(reading.stored(), &take, Use::Computed(Some(&sharing)), cancel)
+    }
+}
+
+/// The next rows of a reader. Where the reader panics, as some do over a damaged file, that is an error.
+fn next_batch(
+    batches: &mut dyn Iterator<Item = Result<RecordBatch, String>>,
+) -> Result<Option<RecordBatch>, String> {
+    match catch_unwind(AssertUnwindSafe(|| batches.next())) {
+        Ok(batch) => batch.transpose(),
+        Err(panic) => Err(format!("the reader panicked: {}", panic_text(panic.as_ref()))),
     }
 }
 
@@ -351,14 +383,14 @@ impl BoundTable {
         &self,
         columns: &[usize],
         consumer: &BatchConsumer<'_>,
-        sharing: Option<&Sharing<'_>>,
+        purpose: Use<'_>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError> {
         let with_one_nan = |partition, batch| consumer(partition, canonical_batch(batch)?);
         let consumer: &BatchConsumer<'_> = if self.one_nan == Some(true) { &with_one_nan } else { consumer };
         match (&self.table.data, &self.parts().data) {
             (Data::Files(config), PartsData::Files(groups)) => {
-                self.read_files(config, groups, columns, consumer, (sharing, cancel))
+                self.read_files(config, groups, columns, consumer, (purpose, cancel))
             }
             (_, PartsData::Batches(pieces)) => {
                 let read = |partition: usize| {
@@ -370,7 +402,7 @@ impl BoundTable {
                 };
                 match pieces.len() {
                     1 => read(0),
-                    partitions => on_all_cores(partitions, &read, sharing),
+                    partitions => on_all_cores(partitions, &read, purpose.sharing()),
                 }
             }
             (Data::Memory(_), PartsData::Files(_)) => Err(EngineError::Internal(format!(
@@ -386,11 +418,26 @@ impl BoundTable {
         groups: &[FileGroup],
         columns: &[usize],
         consumer: &BatchConsumer<'_>,
-        (sharing, cancel): (Option<&Sharing<'_>>, &CancelToken),
+        (purpose, cancel): (Use<'_>, &CancelToken),
     ) -> Result<(), EngineError> {
         // A plan that is kept reads again and again: each time it counts anew what it does.
         let plain = plain_source(config.file_source()).map_err(EngineError::Internal)?.0;
         let source = pruned_source(&plain, &self.table.conditions, &self.table.schema);
+        let own = match (source.downcast_ref::<ParquetSource>(), purpose) {
+            (Some(parquet), Use::Stored) if self.parts().rows.is_some() => {
+                let footers = self.context.runtime_env().cache_manager.get_file_metadata_cache();
+                ParquetRows::new(parquet, groups, columns, footers.as_ref())
+            }
+            _ => None,
+        };
+        if let Some(rows) = own {
+            let read = |partition: usize| {
+                let Some(files) = groups.get(partition) else { return Ok(()) };
+                let batches = &mut rows.read(partition, files, &self.runtime);
+                self.read_partition(batches, partition, consumer, cancel)
+            };
+            return on_all_cores(groups.len(), &read, purpose.sharing());
+        }
         let config = FileScanConfigBuilder::from(config.clone())
             .with_source(source)
             .with_file_groups(groups.to_vec())
@@ -398,23 +445,27 @@ impl BoundTable {
             .map_err(|error| self.error(None, &error.strip_backtrace()))?
             .build();
         let scan = DataSourceExec::from_data_source(config);
-        let read = |partition| self.read_partition(&scan, partition, consumer, cancel);
-        on_all_cores(groups.len(), &read, sharing)
+        let read = |partition| {
+            let _guard = self.runtime.enter();
+            let mut stream = scan
+                .execute(partition, Arc::clone(&self.context))
+                .map_err(|error| self.error(Some(partition), &error.strip_backtrace()))?;
+            let next = || self.runtime.block_on(stream.next());
+            let mut batches = iter::from_fn(next).map(|batch| batch.map_err(|error| error.strip_backtrace()));
+            self.read_partition(&mut batches, partition, consumer, cancel)
+        };
+        on_all_cores(groups.len(), &read, purpose.sharing())
     }
 
     fn read_partition(
         &self,
-        scan: &Arc<DataSourceExec>,
+        batches: &mut dyn Iterator<Item = Result<RecordBatch, String>>,
         partition: usize,
         consumer: &BatchConsumer<'_>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError> {
-        let _guard = self.runtime.enter();
-        let mut stream = scan
-            .execute(partition, Arc::clone(&self.context))
-            .map_err(|error| self.error(Some(partition), &error.strip_backtrace()))?;
         let mut rows = 0;
-        while let Some(batch) = self.next_batch(partition, &mut stream)? {
+        while let Some(batch) = next_batch(batches).map_err(|what| self.error(Some(partition), &what))? {
             check(cancel)?;
             rows += batch.num_rows() as u64;
             check_decimals(&batch).map_err(|what| self.error(Some(partition), &what))?;
@@ -428,24 +479,6 @@ impl BoundTable {
                 &format!("a damaged file: it says that there are {promised} rows, and {rows} were read"),
             )),
             None => Ok(()),
-        }
-    }
-
-    /// The next rows of a reader. Where the reader panics, as some do over a damaged file, that is an error.
-    fn next_batch(
-        &self,
-        partition: usize,
-        stream: &mut SendableRecordBatchStream,
-    ) -> Result<Option<RecordBatch>, EngineError> {
-        let next = catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(stream.next())));
-        match next {
-            Ok(batch) => {
-                batch.transpose().map_err(|error| self.error(Some(partition), &error.strip_backtrace()))
-            }
-            Err(panic) => {
-                let text = format!("the reader panicked: {}", panic_text(panic.as_ref()));
-                Err(self.error(Some(partition), &text))
-            }
         }
     }
 

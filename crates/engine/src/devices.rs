@@ -8,7 +8,7 @@ use kelpie_device::cpu::CpuDevice;
 use kelpie_device::{Device, DeviceError, DeviceKind};
 use parking_lot::Mutex;
 
-use crate::columns::address;
+use crate::budgets::{Budget, Budgets};
 use crate::options::{DeviceChoice, QueryOptions};
 use crate::primitives;
 
@@ -66,6 +66,11 @@ impl Devices {
         let device = self.find(options)?;
         let budget = Budgets::ask(&self.budgets, &device, options.memory_limit);
         Ok((device, budget))
+    }
+
+    /// What the queries that run ask of the devices' memory.
+    pub(crate) fn budgets(&self) -> &Budgets {
+        &self.budgets
     }
 
     /// The device that a query asks for.
@@ -145,52 +150,6 @@ impl Devices {
         }
         opened
     }
-}
-
-/// What the queries that run ask of each device's memory. Queries of a device share it, and so its budget: it is the largest that
-/// any of them asks for, so that none loses what it was promised to another that begins beside it.
-#[derive(Debug, Default)]
-struct Budgets(Mutex<HashMap<usize, Vec<Option<u64>>>>);
-
-/// A query's claim to a budget, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    all: Arc<Budgets>,
-    device: Arc<dyn Device>,
-    limit: Option<u64>,
-}
-
-impl Budgets {
-    fn ask(this: &Arc<Budgets>, device: &Arc<dyn Device>, limit: Option<u64>) -> Budget {
-        let mut asked = this.0.lock();
-        let of_device = asked.entry(address(device)).or_default();
-        of_device.push(limit);
-        set_largest(device, of_device);
-        Budget { all: Arc::clone(this), device: Arc::clone(device), limit }
-    }
-}
-
-impl Drop for Budget {
-    fn drop(&mut self) {
-        let mut asked = self.all.0.lock();
-        let key = address(&self.device);
-        let Some(of_device) = asked.get_mut(&key) else { return };
-        if let Some(place) = of_device.iter().position(|limit| *limit == self.limit) {
-            of_device.swap_remove(place);
-        }
-        if of_device.is_empty() {
-            // Its last budget is left to it, by which it may be looked at, until another query begins.
-            asked.remove(&key);
-        } else {
-            set_largest(&self.device, of_device);
-        }
-    }
-}
-
-/// Gives a device the largest of some budgets. Its own default is the largest.
-fn set_largest(device: &Arc<dyn Device>, limits: &[Option<u64>]) {
-    let own = limits.iter().any(Option::is_none);
-    device.set_memory_limit(limits.iter().flatten().max().copied().filter(|_| !own));
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use kelpie_compile::pipeline::ScanInfo;
 use kelpie_compile::plan::{Plan, SortKey};
 use kelpie_device::{CancelToken, Device, DeviceError, DeviceKind, QueryStream};
 
+use crate::budgets::Budget;
 use crate::columns::Wish;
 use crate::delivery::{Collected, Mapped, RowReceiver, Undecided, Window, take_cut};
-use crate::devices::Budget;
 use crate::error::{EngineError, FallbackReason};
 use crate::identity;
 use crate::intermediate::Input;
@@ -33,7 +33,7 @@ pub(crate) struct Execution<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) device: Arc<dyn Device>,
     /// Its claim to the device's memory.
-    pub(crate) _budget: Budget,
+    pub(crate) budget: Budget,
     pub(crate) stream: Box<dyn QueryStream>,
     /// What was measured of the device.
     pub(crate) calibration: Calibration,
@@ -272,9 +272,16 @@ impl Execution<'_> {
                 return Err(error.into());
             }
             self.metrics.pipelines.truncate(pipelines);
+            if self.budget.wait_for_memory(self.cancel) {
+                self.metrics.steps.push(format!("{error}; again, after another query has ended"));
+                continue;
+            }
             let Some(next) = memory_fallback.next() else { return self.elsewhere(plan, error, out) };
             self.metrics.steps.push(format!("{error}; now {next}"));
-            self.engine.learned.keep_memory_fallback(key(), next);
+            // What is short of memory beside others need not be alone.
+            if self.budget.is_alone() {
+                self.engine.learned.keep_memory_fallback(key(), next);
+            }
             (memory_fallback, last) = (next, Some(error));
         }
     }
@@ -290,13 +297,16 @@ impl Execution<'_> {
             return Err(FallbackReason::DeviceMemory(error).into());
         }
         let options = QueryOptions { device: DeviceChoice::Cpu, memory_limit: None, ..self.options.clone() };
-        let (device, _budget) = self.engine.devices.choose(&options)?;
+        let (device, budget) = self.engine.devices.choose(&options)?;
         self.metrics.steps.push(format!("{error}; now on the {}", device.name()));
         let stream = begin_query(&device, &options, &self.total)?;
-        let before =
-            (std::mem::replace(&mut self.device, device), std::mem::replace(&mut self.stream, stream));
+        let before = (
+            std::mem::replace(&mut self.device, device),
+            std::mem::replace(&mut self.stream, stream),
+            std::mem::replace(&mut self.budget, budget),
+        );
         let outcome = self.stage(plan, out);
-        (self.device, self.stream) = before;
+        (self.device, self.stream, self.budget) = before;
         outcome
     }
 

@@ -2,6 +2,7 @@
 
 pub mod algebra;
 mod bandwidth;
+mod budgets;
 pub mod calibration;
 mod columns;
 mod delivery;

@@ -165,7 +165,9 @@ impl Engine {
         let mut stopped = None;
         let mut consume = |batch| {
             let handed_out = Instant::now();
+            let handing_out = self.devices.budgets().hand_out();
             let taken = consumer(batch);
+            drop(handing_out);
             waited += handed_out.elapsed();
             taken.map_err(|error| {
                 stopped = Some(error);
@@ -258,7 +260,7 @@ impl Engine {
             stream: begin_query(&device, &query.options, &total)?,
             calibration: self.constants(&device),
             device,
-            _budget: budget,
+            budget,
             total,
             options: query.options.clone(),
             least_fallback: MemoryFallback::AsAsked,

@@ -71,7 +71,8 @@ pub trait TableSource: Send + Sync + std::fmt::Debug {
     fn may_wait(&self) -> bool {
         true
     }
-    /// Reads some columns of every row, in parallel; batches have exactly these columns in this order.
+    /// Reads some columns of every row, in parallel; batches have exactly these columns in this order. Texts may come in any of
+    /// Arrow's forms, dictionaries among them, and decimals as `Decimal32` or `Decimal64` of the column's digits.
     fn read(
         &self,
         columns: &[usize],

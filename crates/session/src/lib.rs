@@ -6,6 +6,7 @@
 mod checked_files;
 mod copies;
 mod corrections;
+mod deadline;
 mod file_facts;
 mod files;
 mod install;

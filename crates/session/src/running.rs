@@ -8,7 +8,9 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execute_stream};
+use datafusion::physical_plan::{
+    EmptyRecordBatchStream, ExecutionPlan, SendableRecordBatchStream, execute_stream,
+};
 use futures::StreamExt;
 use kelpie_datafusion::clock::PlanClock;
 use kelpie_datafusion::recursion_guard::with_room;
@@ -20,6 +22,7 @@ use kelpie_engine::{Engine, Phase, Split};
 use parking_lot::Mutex;
 
 use crate::checked_files::{caught, find_unreadable, is_panic};
+use crate::deadline::{Deadline, within};
 use crate::files::find_misfit;
 use crate::limits::with_limit;
 use crate::plan_cache::Planned;
@@ -39,6 +42,8 @@ pub struct RunningQuery {
     /// Where the time of planning went.
     pub(crate) split: Split,
     pub(crate) taking: Taking,
+    /// When it is cancelled.
+    pub(crate) deadline: Option<Deadline>,
     /// Plans it with its values, where it runs by a generic plan and no rows have come.
     pub(crate) again: Option<Planning>,
 }
@@ -72,6 +77,18 @@ impl RunningQuery {
     /// The next rows; nothing after the last.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         self.taking.asked();
+        let deadline = self.deadline;
+        let next = within(deadline, self.next_rows()).await;
+        if let (Err(_), Some(deadline)) = (&next, deadline)
+            && deadline.is_over()
+        {
+            // Dropping what makes the rows stops it.
+            self.stream = Box::pin(EmptyRecordBatchStream::new(self.stream.schema()));
+        }
+        next
+    }
+
+    async fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
         let mut next = caught(next_of(&mut self.stream)).await;
         // An internal error of a compiled plan is seen, as everywhere.
         let fails_as_generic =

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 
 use crate::checked_files::caught;
 use crate::corrections::NumberedCopies;
+use crate::deadline::{Deadline, within};
 use crate::files::{self, Broken, LocalFiles, LocalTables};
 #[cfg(feature = "testing")]
 use crate::install::KelpiePlanner;
@@ -215,9 +216,10 @@ impl KelpieSession {
     /// ask for is an error, as is one that is missing.
     pub async fn start_with(&self, sql: &str, parameters: Option<ParamValues>) -> Result<RunningQuery> {
         let (start, clock) = (Instant::now(), PlanClock::default());
+        let deadline = Deadline::new(start, self.timeout());
         let found = match parameters {
             Some(_) => None,
-            None => self.statements.find(sql, &self.context).await,
+            None => within(deadline, async { Ok(self.statements.find(sql, &self.context).await) }).await?,
         };
         clock.charge(Phase::Find, start.elapsed());
         let mut again = None;
@@ -238,7 +240,8 @@ impl KelpieSession {
                     parameters,
                     is_custom: false,
                 };
-                let planned = caught(planning.on_its_stack(&clock)).await.map_err(with_limit)?;
+                let planned =
+                    within(deadline, caught(planning.on_its_stack(&clock))).await.map_err(with_limit)?;
                 again = planned.0.learning.as_ref().is_some_and(Learning::is_generic).then_some(planning);
                 planned
             }
@@ -249,7 +252,14 @@ impl KelpieSession {
         let options = KelpieOptions::of(task.session_config().options());
         let stream = execute_stream(Arc::clone(&planned.plan), task)?;
         let (engine, last, taking) = (Arc::clone(&self.engine), Arc::clone(&self.last), Taking::default());
-        Ok(RunningQuery { planned, stream, engine, options, last, start, split, taking, again })
+        Ok(RunningQuery { planned, stream, engine, options, last, start, split, taking, deadline, again })
+    }
+
+    /// How long a statement may take.
+    fn timeout(&self) -> Option<Duration> {
+        let state = self.context.state_ref();
+        let state = state.read();
+        state.config_options().extensions.get::<KelpieOptions>()?.timeout
     }
 
     fn depth(&self, sql: &str) -> Result<Depth> {

@@ -265,3 +265,41 @@ async fn six_queries(session: Arc<KelpieSession>, first: i64) {
         }
     }
 }
+
+/// Queries whose states fit the budget alone, and not beside each other: they wait for each other, and what they are short of then
+/// is not taken for what they need alone.
+#[test]
+fn memory_that_neighbours_hold_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = runtime(4);
+    runtime.block_on(async {
+        let engine = Arc::<Engine>::default();
+        let own = options(&engine, "cpu").with("kelpie.memory_limit", "40MB");
+        let session = session(own, folder.path()).await;
+        session.sql("CREATE TABLE t AS SELECT value AS a FROM range(600000)").await.unwrap();
+        // Different statements, so that each has a program and capacities of its own.
+        let sql =
+            |n: i64| format!("SELECT sum(n * (a + {n})) FROM (SELECT a, count(*) AS n FROM t GROUP BY a)");
+        let expected = |n: i64| (0..600_000).map(|a| a + n).sum::<i64>();
+        let alone = session.sql(&sql(0)).await.unwrap().timing.parts;
+        assert!(alone.iter().all(|part| part.steps.is_empty()), "{alone:?}");
+        for _ in rounds(1) {
+            let mut running = JoinSet::new();
+            for n in 0..12 {
+                let session = Arc::clone(&session);
+                running.spawn(async move {
+                    for _ in 0..2 {
+                        assert_eq!(number(&session, &sql(n)).await, expected(n));
+                    }
+                });
+            }
+            soon("queries that share a budget", all_of(running)).await;
+        }
+        for n in 0..12 {
+            let parts = session.sql(&sql(n)).await.unwrap().timing.parts;
+            let steps: Vec<&String> = parts.iter().flat_map(|part| &part.steps).collect();
+            assert!(steps.is_empty(), "{steps:?}");
+        }
+    });
+    runtime.shutdown_background();
+}

@@ -1,6 +1,8 @@
 //! The list of the options: name, values, meaning, and how each is read and set. EXPLAIN's help, `kelpie options`, the README's table and
 //! the messages of errors come from here.
 
+use std::time::Duration;
+
 use kelpie_engine::{
     DeviceChoice, Dictionaries, MacroModel, MicroModel, Profile, Resolution, Tier, Transfer, TunerMode,
 };
@@ -232,6 +234,18 @@ pub static OPTIONS: &[SessionOption] = &[
         query.memory_limit
     ),
     SessionOption {
+        name: "timeout",
+        values: "a time with its unit (ms, s, min, h), or 0",
+        about: "how long a statement may take, from its text to its last row, such as 500ms or 2min; then it is cancelled, and an error \
+                says so. 0 is no limit",
+        value: |options| options.timeout.map_or("0".into(), |time| format!("{}ms", time.as_millis())),
+        set: |options, text| {
+            let time = time(text)?;
+            options.timeout = (!time.is_zero()).then_some(time);
+            Some(())
+        },
+    },
+    SessionOption {
         name: "threads",
         values: "0 (one a core) to 4096",
         about: "workers of the CPU device",
@@ -353,6 +367,26 @@ pub fn options_as_markdown() -> String {
     table
         + "| `kelpie.variant.<axis>`, `kelpie.variant.<operator or pipeline>.<axis>` | rule, or a value | rule | forces a choice everywhere or \
            at one place; `kelpie variants` lists the axes, `kelpie variants -c SQL` the choices of a query |\n"
+}
+
+/// The time of `500ms`, `1.5 s`, `2min`; `0` needs no unit.
+fn time(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: f64 = number.trim().parse().ok()?;
+    let seconds = match unit.trim() {
+        "ms" => number / 1000.0,
+        "s" => number,
+        "min" => number * 60.0,
+        "h" => number * 3600.0,
+        "" if number == 0.0 => 0.0,
+        _ => return None,
+    };
+    // Less than a millisecond is not told from none.
+    let time = Duration::try_from_secs_f64(seconds).ok()?;
+    let longest = Duration::from_secs(u32::MAX.into());
+    (time <= longest && (time.is_zero() || time >= Duration::from_millis(1))).then_some(time)
 }
 
 /// Bytes of `512`, `2GB`, `1.5 MiB`; units are powers of 1024. Empty is 0.

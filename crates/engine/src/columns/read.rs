@@ -108,6 +108,17 @@ pub(super) fn kind_of(data_type: &DataType) -> Option<Kind> {
     })
 }
 
+/// Whether an array of a type has the values of a column's: in any form of text, or as a decimal of fewer bits.
+fn is_form_of(found: &DataType, wanted: &DataType) -> bool {
+    match (found, wanted) {
+        (
+            DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale),
+            DataType::Decimal128(wanted_precision, wanted_scale),
+        ) => (precision, scale) == (wanted_precision, wanted_scale),
+        _ => found == wanted || (kind_of(found) == Some(Kind::Text) && kind_of(wanted) == Some(Kind::Text)),
+    }
+}
+
 /// The encoded batches of one column of one partition, in order.
 #[derive(Debug)]
 pub(super) enum Values {
@@ -242,6 +253,8 @@ fn encode_integers(array: &ArrayRef, target: Target<'_>) -> Result<Option<Intege
         DataType::Timestamp(TimeUnit::Millisecond, _) => encode!(TimestampMillisecondType),
         DataType::Timestamp(TimeUnit::Microsecond, _) => encode!(TimestampMicrosecondType),
         DataType::Timestamp(TimeUnit::Nanosecond, _) => encode!(TimestampNanosecondType),
+        DataType::Decimal32(_, _) => encode!(Decimal32Type),
+        DataType::Decimal64(_, _) => encode!(Decimal64Type),
         DataType::Decimal128(_, _) => encode!(Decimal128Type),
         _ => None,
     };
@@ -386,7 +399,7 @@ impl Reader<'_> {
         }
         for (array, wanted) in batch.columns().iter().zip(self.wanted) {
             let Wanted { name, data_type, .. } = wanted;
-            if array.data_type() != data_type {
+            if !is_form_of(array.data_type(), data_type) {
                 let found = array.data_type();
                 return Err(error(format!("column {name} came as {found} instead of {data_type}")));
             }

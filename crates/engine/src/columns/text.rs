@@ -3,6 +3,7 @@
 mod gathered;
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{
@@ -146,11 +147,39 @@ pub(super) enum TextChunk {
 pub(super) struct TextPartition {
     pub(super) entries: Interner,
     pub(super) chunks: Vec<TextChunk>,
+    /// Codes of the values of the dictionary that came last.
+    known: KnownCodes,
+}
+
+/// Which code each value of a dictionary of Arrow's has; batches of a reader mostly share theirs.
+#[derive(Debug, Default)]
+struct KnownCodes {
+    values: Option<ArrayRef>,
+    /// [`UNKNOWN`] where no row has referred to a value yet.
+    codes: Vec<u32>,
+}
+
+const UNKNOWN: u32 = u32::MAX;
+
+impl KnownCodes {
+    /// The codes of a dictionary's values, none known where it is another one than before.
+    fn of(&mut self, values: &ArrayRef) -> &mut [u32] {
+        if !self.values.as_ref().is_some_and(|known| Arc::ptr_eq(known, values)) {
+            self.codes.clear();
+            self.codes.resize(values.len(), UNKNOWN);
+            self.values = Some(Arc::clone(values));
+        }
+        &mut self.codes
+    }
 }
 
 impl Default for TextPartition {
     fn default() -> Self {
-        TextPartition { entries: Interner::new(MAX_ENTRIES), chunks: Vec::new() }
+        TextPartition {
+            entries: Interner::new(MAX_ENTRIES),
+            chunks: Vec::new(),
+            known: KnownCodes::default(),
+        }
     }
 }
 
@@ -293,7 +322,7 @@ impl TextPartition {
             DataType::LargeUtf8 => codes_of(array.as_string_opt::<i64>()?, entries),
             DataType::Utf8View => codes_of(array.as_string_view_opt()?, entries),
             DataType::Dictionary(_, _) => downcast_dictionary_array!(
-                array => dictionary_codes(array, entries)?,
+                array => dictionary_codes(array, entries, &mut self.known)?,
                 _ => return None
             ),
             _ => return None,
@@ -313,39 +342,40 @@ fn codes_of<'a, A: ArrayAccessor<Item = &'a str>>(array: A, entries: &mut Intern
 fn dictionary_codes<K: ArrowDictionaryKeyType>(
     array: &DictionaryArray<K>,
     entries: &mut Interner,
+    known: &mut KnownCodes,
 ) -> Option<Option<Vec<u16>>> {
     let values = array.values();
+    let known = known.of(values);
     Some(match values.data_type() {
-        DataType::Utf8 => keyed_codes(array, values.as_string_opt::<i32>()?, entries),
-        DataType::LargeUtf8 => keyed_codes(array, values.as_string_opt::<i64>()?, entries),
-        DataType::Utf8View => keyed_codes(array, values.as_string_view_opt()?, entries),
+        DataType::Utf8 => keyed_codes(array, values.as_string_opt::<i32>()?, (entries, known)),
+        DataType::LargeUtf8 => keyed_codes(array, values.as_string_opt::<i64>()?, (entries, known)),
+        DataType::Utf8View => keyed_codes(array, values.as_string_view_opt()?, (entries, known)),
         _ => return None,
     })
 }
 
+/// Only values that rows refer to become entries.
 fn keyed_codes<'a, K: ArrowDictionaryKeyType, A: ArrayAccessor<Item = &'a str>>(
     array: &DictionaryArray<K>,
     values: A,
-    entries: &mut Interner,
+    (entries, known): (&mut Interner, &mut [u32]),
 ) -> Option<Vec<u16>> {
-    const UNKNOWN: u32 = u32::MAX;
-    // Only values that rows refer to become entries. A dictionary much larger than the batch is not worth a table.
-    let remembered = if values.len() <= 4 * array.len() { values.len() } else { 0 };
-    let mut known = vec![UNKNOWN; remembered];
-    (0..array.len())
-        .map(|row| {
-            let Some(key) = array.key(row).filter(|key| values.is_valid(*key)) else { return Some(0) };
-            match known.get_mut(key) {
-                Some(code) if *code != UNKNOWN => Some(*code as u16),
-                Some(code) => {
-                    let new = entries.intern(values.value(key).as_bytes())?;
-                    *code = u32::from(new);
-                    Some(new)
-                }
-                None => entries.intern(values.value(key).as_bytes()),
-            }
-        })
-        .collect()
+    let mut code_of = |key: usize| {
+        let known = known.get_mut(key)?;
+        if *known == UNKNOWN {
+            let valid = values.is_valid(key);
+            *known = u32::from(if valid { entries.intern(values.value(key).as_bytes())? } else { 0 });
+        }
+        Some(*known as u16)
+    };
+    let keys = array.keys();
+    let nulls = keys.nulls().filter(|nulls| nulls.null_count() > 0);
+    let mut codes = Vec::with_capacity(keys.len());
+    for (row, key) in keys.values().iter().enumerate() {
+        let is_null = nulls.is_some_and(|nulls| nulls.is_null(row));
+        codes.push(if is_null { 0 } else { code_of(key.as_usize())? });
+    }
+    Some(codes)
 }
 
 /// Adds a batch's texts as they are; how many bytes they have. Those that Arrow keeps one after the other are shared, others

@@ -129,6 +129,8 @@ pub enum Subject {
     Fallback,
     /// Group-bys on expressions that DataFusion evaluates.
     Derived,
+    /// TPC-H's queries by many clients at once.
+    Crowd,
 }
 
 impl FromStr for Subject {
@@ -138,10 +140,11 @@ impl FromStr for Subject {
         match name {
             "fallback" => Ok(Subject::Fallback),
             "derived" => Ok(Subject::Derived),
+            "crowd" => Ok(Subject::Crowd),
             _ => name
                 .parse()
                 .map(Subject::Queries)
-                .map_err(|error| format!("{error}; `fallback` and `derived` are known too")),
+                .map_err(|error| format!("{error}; `fallback`, `derived` and `crowd` are known too")),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The benchmark: queries timed hot or cold, with peers that run in turn with Kelpie in the same invocation.
 
 mod answers;
+mod crowd;
 mod datafusion;
 mod derived;
 mod derived_report;
@@ -20,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use kelpie_session::{Engine, KelpieSession, QueryTiming, SessionOptions};
 
 pub(crate) use self::answers::difference;
+pub use self::crowd::{Crowd, CrowdOptions, CrowdReport, run as run_crowd};
 pub use self::datafusion::DataFusionPeer;
 pub use self::derived::{
     CASES as DERIVED_CASES, DerivedCase, DerivedOptions, DerivedReport, DerivedTime, FirstRun, Once,

@@ -1,0 +1,177 @@
+//! A Parquet file that is being read, one row group after the other.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::ParquetRowSelection;
+use datafusion::parquet::arrow::ProjectionMask;
+use datafusion::parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    RowSelection,
+};
+use datafusion::parquet::arrow::async_reader::AsyncFileReader;
+use datafusion::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
+use tokio::runtime::Handle;
+
+use super::Origin;
+use super::chunks::Chunks;
+use super::dictionaries::LastDictionary;
+use super::forms::FileColumns;
+
+/// Rows of a batch: a few columns of so many fit a core's caches.
+const BATCH_ROWS: usize = 1 << 14;
+
+/// Rows of a row group that are wanted.
+#[derive(Debug)]
+struct Part {
+    group: usize,
+    /// `None`: all.
+    rows: Option<RowSelection>,
+}
+
+/// A file, open.
+pub(super) struct OpenedFile<'a> {
+    file: &'a PartitionedFile,
+    bytes: Box<dyn AsyncFileReader + Send>,
+    metadata: Arc<ParquetMetaData>,
+    columns: FileColumns,
+    projection: ProjectionMask,
+    parts: VecDeque<Part>,
+    /// For the forms of the last row group's columns; mostly those of the next ones, too.
+    forms: Option<(SchemaRef, ArrowReaderMetadata)>,
+    reader: Option<ParquetRecordBatchReader>,
+    dictionaries: Vec<LastDictionary>,
+}
+
+impl<'a> OpenedFile<'a> {
+    /// Opens a file for some of a table's columns, on a runtime.
+    pub(super) fn new(
+        file: &'a PartitionedFile,
+        mut bytes: Box<dyn AsyncFileReader + Send>,
+        wanted: &[FieldRef],
+        runtime: &Handle,
+    ) -> Result<OpenedFile<'a>, String> {
+        let selection = file.extension::<ParquetRowSelection>().map(ParquetRowSelection::selection);
+        // Where rows are left out, the index tells which pages need not be read.
+        let policy = match selection {
+            Some(_) => PageIndexPolicy::Optional,
+            None => PageIndexPolicy::Skip,
+        };
+        let options = ArrowReaderOptions::new().with_page_index_policy(policy);
+        let metadata =
+            runtime.block_on(bytes.get_metadata(Some(&options))).map_err(|error| error.to_string())?;
+        let columns =
+            FileColumns::find(&metadata, wanted).ok_or("the file was replaced while it was read")?;
+        let projection = columns.projection(&metadata);
+        let parts = parts(&metadata, selection.cloned())?;
+        let dictionaries = wanted.iter().map(|_| LastDictionary::default()).collect();
+        let (forms, reader) = (None, None);
+        Ok(OpenedFile { file, bytes, metadata, columns, projection, parts, forms, reader, dictionaries })
+    }
+
+    /// The next rows; `None` behind the last.
+    pub(super) fn next_batch(
+        &mut self,
+        columns: &[Origin],
+        runtime: &Handle,
+    ) -> Result<Option<RecordBatch>, String> {
+        loop {
+            if let Some(batch) = self.reader.as_mut().and_then(Iterator::next) {
+                let batch = batch.map_err(|error| error.to_string())?;
+                return self.with_all_columns(&batch, columns).map(Some);
+            }
+            let Some(part) = self.parts.pop_front() else { return Ok(None) };
+            self.reader = Some(self.read(part, runtime)?);
+        }
+    }
+
+    /// Reads the bytes of a row group's columns.
+    fn read(&mut self, part: Part, runtime: &Handle) -> Result<ParquetRecordBatchReader, String> {
+        let group = self.metadata.row_group(part.group);
+        let schema = self.columns.schema(group);
+        let forms = match self.forms.take().filter(|(known, _)| *known == schema) {
+            Some((_, forms)) => forms,
+            None => {
+                let options = ArrowReaderOptions::new().with_schema(Arc::clone(&schema));
+                ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), options)
+                    .map_err(|error| error.to_string())?
+            }
+        };
+        self.forms = Some((schema, forms.clone()));
+        let index = self.metadata.offset_index().and_then(|index| index.get(part.group));
+        let mut ranges = Vec::new();
+        for column in &self.columns.wanted {
+            let (start, length) = group.column(column.leaf).byte_range();
+            match (&part.rows, index.and_then(|index| index.get(column.leaf))) {
+                (Some(rows), Some(index)) => {
+                    let pages = index.page_locations();
+                    let first = pages.first().and_then(|page| u64::try_from(page.offset).ok());
+                    // What comes before the first page is the dictionary.
+                    ranges.extend(first.filter(|first| *first > start).map(|first| start..first));
+                    ranges.extend(rows.scan_ranges(pages));
+                }
+                _ => ranges.push(start..start.saturating_add(length)),
+            }
+        }
+        let parts = runtime
+            .block_on(self.bytes.get_byte_ranges(ranges.clone()))
+            .map_err(|error| error.to_string())?;
+        let chunks = Chunks::new(self.file.object_meta.size, &ranges, parts);
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(chunks, forms)
+            .with_batch_size(BATCH_ROWS)
+            .with_row_groups(vec![part.group])
+            .with_projection(self.projection.clone());
+        if let Some(rows) = part.rows {
+            builder = builder.with_row_selection(rows);
+        }
+        builder.build().map_err(|error| error.to_string())
+    }
+
+    /// The columns that are wanted, with the values of the file's folders.
+    fn with_all_columns(&mut self, read: &RecordBatch, columns: &[Origin]) -> Result<RecordBatch, String> {
+        let (mut fields, mut arrays) = (Vec::new(), Vec::new());
+        for origin in columns {
+            let (name, array) = match origin {
+                Origin::File(at) => self.column(read, *at)?,
+                Origin::Folder(at) => {
+                    let value = self.file.partition_values.get(*at).ok_or("a folder has no value")?;
+                    let array = value.to_array_of_size(read.num_rows());
+                    (String::new(), array.map_err(|error| error.strip_backtrace())?)
+                }
+            };
+            fields.push(Field::new(name, array.data_type().clone(), true));
+            arrays.push(array);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(read.num_rows()));
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
+            .map_err(|error| error.to_string())
+    }
+
+    /// One of the columns that stand in the file, with its name.
+    fn column(&mut self, read: &RecordBatch, at: usize) -> Result<(String, ArrayRef), String> {
+        let missing = || "a column was not read".to_string();
+        let place = self.columns.wanted.get(at).ok_or_else(missing)?.place;
+        let name = read.schema_ref().fields().get(place).ok_or_else(missing)?.name().clone();
+        let array = read.columns().get(place).ok_or_else(missing)?;
+        let last = self.dictionaries.get_mut(at).ok_or_else(missing)?;
+        let checked = last.checked(Arc::clone(array));
+        let array = checked.map_err(|what| format!("a damaged file: column {name}: {what}"))?;
+        Ok((name, array))
+    }
+}
+
+/// The rows that are wanted of each row group that has any.
+fn parts(metadata: &ParquetMetaData, mut selection: Option<RowSelection>) -> Result<VecDeque<Part>, String> {
+    let mut parts = VecDeque::new();
+    for (group, about) in metadata.row_groups().iter().enumerate() {
+        let all = usize::try_from(about.num_rows()).map_err(|_| "a row group has fewer than no rows")?;
+        let rows = selection.as_mut().map(|rest| rest.split_off(all));
+        if all > 0 && rows.as_ref().is_none_or(RowSelection::selects_any) {
+            parts.push_back(Part { group, rows: rows.filter(|rows| rows.row_count() < all) });
+        }
+    }
+    Ok(parts)
+}
