@@ -6,6 +6,7 @@
 mod checked_files;
 mod copies;
 mod corrections;
+mod dialect;
 mod file_facts;
 mod files;
 mod install;
