@@ -18,7 +18,7 @@ const RENAMED: [(&str, &str); 3] =
     [("list_value", "make_array"), ("list_pack", "make_array"), ("string_to_list", "string_to_array")];
 
 /// Functions that are written out here.
-const OWN: [&str; 12] = [
+const OWN: [&str; 9] = [
     "struct_pack",
     "date_diff",
     "datediff",
@@ -27,19 +27,20 @@ const OWN: [&str; 12] = [
     "time_bucket",
     "current_setting",
     "string_agg",
-    "quantile",
-    "quantile_cont",
-    "quantile_disc",
     "try_strptime",
 ];
 
 /// Options of other engines, and what they are here.
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 3] = [
     ("timezone", "datafusion.execution.time_zone"),
     ("threads", "kelpie.threads"),
     ("worker_threads", "kelpie.threads"),
-    ("memory_limit", "kelpie.memory_limit"),
 ];
+
+/// The option that a name of another engine's is meant for.
+pub(super) fn setting(name: &str) -> Option<&'static str> {
+    SETTINGS.iter().find(|(other, _)| *other == name).map(|(_, own)| *own)
+}
 
 /// Writes functions out in words that DataFusion has. One that the session has stays.
 pub(super) struct Functions<'a> {
@@ -70,7 +71,7 @@ impl Functions<'_> {
         if name == "string_agg" && arguments == 1 && self.state.aggregate_functions().contains_key(&name) {
             return self.known("group_concat", &name, function);
         }
-        if name == "quantile_cont" && arguments == 2 {
+        if ["quantile_cont", "quantile_disc", "quantile"].contains(&name.as_str()) && arguments == 2 {
             return several_quantiles(function);
         }
         if self.is_there(&name) {
@@ -88,37 +89,8 @@ impl Functions<'_> {
             "try_strptime" => strptime(function, TRY_TO_TIMESTAMP).map(Some),
             "time_bucket" => time_bucket(function).map(Some),
             "current_setting" => current_setting(function, self.state).map(Some),
-            "quantile" | "quantile_disc" => match several_quantiles(function)? {
-                Some(Expr::Array(mut all)) => {
-                    for one in &mut all.elem {
-                        if let Expr::Function(function) = one
-                            && let Some(written) = self.quantile(&name, function)?
-                        {
-                            *one = written;
-                        }
-                    }
-                    Ok(Some(Expr::Array(all)))
-                }
-                _ => self.quantile(&name, function),
-            },
             _ => self.known(&name, &name, function),
         }
-    }
-
-    /// One quantile, of a fraction that is one.
-    fn quantile(&mut self, name: &str, function: &Function) -> Result<Option<Expr>> {
-        if let Some(Expr::Value(fraction)) = values(function).as_deref().and_then(|values| values.get(1)) {
-            let is_fraction = match &fraction.value {
-                Value::Number(number, _) => {
-                    number.parse().is_ok_and(|number: f64| (0.0..=1.0).contains(&number))
-                }
-                _ => false,
-            };
-            if !is_fraction {
-                return plan_err!("{name}: {fraction} is no fraction between 0 and 1");
-            }
-        }
-        self.known(name, name, function)
     }
 
     /// A function of `functions.sql`.
@@ -397,7 +369,7 @@ fn current_setting(function: &Function, state: &SessionState) -> Result<Expr> {
             "current_setting takes the name of an option, such as current_setting('kelpie.device')"
         );
     };
-    let meant = SETTINGS.iter().find(|(other, _)| *other == name).map_or(name.as_str(), |(_, own)| own);
+    let meant = setting(&name).unwrap_or(&name);
     match state.config_options().entries().into_iter().find(|entry| entry.key == meant) {
         Some(entry) => Ok(entry.value.map_or_else(|| Expr::value(Value::Null), literal)),
         None => plan_err!("current_setting: there is no option {name}"),

@@ -124,7 +124,3 @@ CREATE MACRO min_by(x, y) AS first_value(x ORDER BY y ASC) FILTER (WHERE x IS NO
 CREATE MACRO arg_max(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
 CREATE MACRO argmax(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
 CREATE MACRO max_by(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
-CREATE MACRO quantile_disc(x, q) AS
-    array_element(array_agg(x ORDER BY x) FILTER (WHERE x IS NOT NULL), greatest(count(x) - CAST(floor(count(x) - q * count(x)) AS BIGINT), 1));
-CREATE MACRO quantile(x, q) AS
-    array_element(array_agg(x ORDER BY x) FILTER (WHERE x IS NOT NULL), greatest(count(x) - CAST(floor(count(x) - q * count(x)) AS BIGINT), 1));

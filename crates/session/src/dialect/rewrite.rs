@@ -6,14 +6,15 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, OrderBy, OrderByKind, Query, Select,
-    SelectItem, SetExpr, Statement as Sql, TableFactor, UnaryOperator, Value,
+    AccessExpr, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Ident, ObjectName, ObjectNamePart,
+    OrderBy, OrderByKind, Query, Select, SelectItem, Set, SetExpr, Statement as Sql, TableFactor,
+    UnaryOperator, Value,
 };
 
-use super::functions::Functions;
+use super::functions::{Functions, literal, setting};
 use super::macros::{Expand, Macros, Spent};
 use super::{joins, reading, types};
-use crate::syntax::{Flow, Walk, call, quoted, visit};
+use crate::syntax::{Flow, Walk, call, normal, quoted, visit};
 
 /// Writes a statement anew.
 pub(super) fn rewrite(
@@ -113,6 +114,14 @@ impl Walk for Rewrite<'_> {
                 table.temporary = false;
             }
             Sql::CreateView(view) => view.temporary = false,
+            Sql::Set(Set::SingleAssignment { variable, .. }) => {
+                if let [ObjectNamePart::Identifier(name)] = variable.0.as_slice()
+                    && let Some(own) = setting(&normal(name))
+                {
+                    let parts = own.split('.').map(|part| ObjectNamePart::Identifier(Ident::new(part)));
+                    *variable = ObjectName(parts.collect());
+                }
+            }
             Sql::Prepare { data_types, .. } => data_types.iter_mut().for_each(types::convert),
             _ => {}
         }
@@ -164,6 +173,16 @@ impl Walk for Rewrite<'_> {
         match expr {
             Expr::Cast { data_type, .. } => types::convert(data_type),
             Expr::TypedString(typed) => types::convert(&mut typed.data_type),
+            // A field of what is no column: DataFusion takes its name as a text.
+            Expr::CompoundFieldAccess { access_chain, .. } => {
+                for access in access_chain {
+                    if let AccessExpr::Dot(field @ Expr::Identifier(_)) = access
+                        && let Expr::Identifier(name) = &*field
+                    {
+                        *field = literal(normal(name));
+                    }
+                }
+            }
             Expr::Function(function) => match self.functions.written_out(function) {
                 Ok(Some(written)) => *expr = written,
                 Ok(None) => {}

@@ -17,7 +17,7 @@ pub(super) const ASOF_LEFT: &str = "kelpie: left";
 /// Whether a text may be one that is written anew here: others are not taken apart.
 pub(super) fn may_change(sql: &str) -> bool {
     let both = |a, b| has(sql, a) && has(sql, b);
-    ["summarize", "asof", "**", "macro", "?", "pivot"].iter().any(|word| has(sql, word))
+    ["summarize", "asof", "**", "macro", "?", "pivot", "struct"].iter().any(|word| has(sql, word))
         || both("copy", "from")
         || both("insert", "by")
         || both("create", "function")
@@ -31,6 +31,7 @@ pub(super) fn changes(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()
     insert_by_name(words, changes);
     asof_joins(words, changes)?;
     macros(words, changes);
+    structs(words, changes);
     powers(words, changes)?;
     placeholders(words, changes)
 }
@@ -259,6 +260,25 @@ fn macros(words: &Words<'_>, changes: &mut Vec<Change>) {
         let behind = if words.is(first + 2, "table") { first + 3 } else { first + 2 };
         let text = "FUNCTION ".to_string();
         changes.push(Change { from: words.byte(first + 1), to: words.byte(behind), text });
+    }
+}
+
+/// The type `STRUCT(a INTEGER, b VARCHAR)` has angle brackets for the parser. A call of the function `struct` has no two words side by
+/// side.
+fn structs(words: &Words<'_>, changes: &mut Vec<Change>) {
+    let is_word = |place| matches!(words.token(place), Some(Token::Word(_)));
+    for place in (0..words.all.len()).filter(|place| words.is(*place, "struct")) {
+        let is_type = words.is_token(place + 1, &Token::LParen)
+            && is_word(place + 2)
+            && is_word(place + 3)
+            && !words
+                .is_any(place + 3, &["as", "and", "or", "is", "in", "like", "not", "between", "at", "over"]);
+        if let Some(closing) = words.closing(place + 1).filter(|_| is_type) {
+            for (bracket, text) in [(place + 1, "<"), (closing, ">")] {
+                let from = words.byte(bracket);
+                changes.push(Change { from, to: from + 1, text: text.into() });
+            }
+        }
     }
 }
 
