@@ -10,7 +10,6 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::formats;
 use super::macros::{Spent, known, name_of};
-use super::typed::TRY_TO_TIMESTAMP;
 use crate::syntax::call;
 
 /// Functions of any number of arguments that have another name.
@@ -18,17 +17,8 @@ const RENAMED: [(&str, &str); 3] =
     [("list_value", "make_array"), ("list_pack", "make_array"), ("string_to_list", "string_to_array")];
 
 /// Functions that are written out here.
-const OWN: [&str; 9] = [
-    "struct_pack",
-    "date_diff",
-    "datediff",
-    "strftime",
-    "strptime",
-    "time_bucket",
-    "current_setting",
-    "string_agg",
-    "try_strptime",
-];
+const OWN: [&str; 7] =
+    ["struct_pack", "date_diff", "datediff", "strftime", "time_bucket", "current_setting", "string_agg"];
 
 /// Options of other engines, and what they are here.
 const SETTINGS: [(&str, &str); 3] = [
@@ -74,6 +64,9 @@ impl Functions<'_> {
         if ["quantile_cont", "quantile_disc", "quantile"].contains(&name.as_str()) && arguments == 2 {
             return several_quantiles(function);
         }
+        if name == "strptime" || name == "try_strptime" {
+            strptime(function);
+        }
         if self.is_there(&name) {
             return Ok(None);
         }
@@ -85,8 +78,6 @@ impl Functions<'_> {
             "struct_pack" => struct_pack(function).map(Some),
             "date_diff" | "datediff" => self.date_diff(&name, function).map(Some),
             "strftime" => strftime(function).map(Some),
-            "strptime" => strptime(function, "to_timestamp_micros").map(Some),
-            "try_strptime" => strptime(function, TRY_TO_TIMESTAMP).map(Some),
             "time_bucket" => time_bucket(function).map(Some),
             "current_setting" => current_setting(function, self.state).map(Some),
             _ => self.known(&name, &name, function),
@@ -235,38 +226,14 @@ fn strftime(function: &Function) -> Result<Expr> {
     Ok(call("to_char", vec![time.clone(), literal(formats::to_write(format)?)]))
 }
 
-/// `strptime(text, format)`, or a list of formats, of which the first one that fits counts.
-fn strptime(function: &Function, reader: &str) -> Result<Expr> {
-    let Some([value, format]) = values(function).and_then(|values| <[&Expr; 2]>::try_from(values).ok())
-    else {
-        return plan_err!("strptime takes a text and a format, such as strptime(s, '%d.%m.%Y')");
-    };
-    let listed: Vec<&Expr> = match format {
-        Expr::Array(formats) => formats.elem.iter().collect(),
-        one => vec![one],
-    };
-    let last = listed.len().saturating_sub(1);
-    let mut read = Vec::new();
-    for (place, format) in listed.into_iter().enumerate() {
-        let Some(format) = text(format) else {
-            return plan_err!("strptime: the format must be written as a text, such as '%d.%m.%Y'");
-        };
-        let (missing, directives) = formats::missing(format);
-        let value = match missing.is_empty() {
-            true => value.clone(),
-            false => Expr::BinaryOp {
-                left: Box::new(literal(missing)),
-                op: BinaryOperator::StringConcat,
-                right: Box::new(Expr::Nested(Box::new(value.clone()))),
-            },
-        };
-        let format = literal(format!("{directives}{}", formats::to_read(format)?));
-        read.push(call(if place < last { TRY_TO_TIMESTAMP } else { reader }, vec![value, format]));
-    }
-    match <[Expr; 1]>::try_from(read) {
-        Ok([only]) => Ok(only),
-        Err(several) if several.is_empty() => plan_err!("strptime gets no format"),
-        Err(several) => Ok(call("coalesce", several)),
+/// A list of formats that is written out is as many formats.
+fn strptime(function: &mut Function) {
+    if let FunctionArguments::List(list) = &mut function.args
+        && let [_, FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(formats)))] = list.args.as_slice()
+    {
+        let formats: Vec<FunctionArg> = formats.elem.iter().cloned().map(unnamed).collect();
+        list.args.truncate(1);
+        list.args.extend(formats);
     }
 }
 

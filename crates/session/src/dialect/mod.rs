@@ -14,6 +14,7 @@ mod names_of_types;
 mod reading;
 mod rewrite;
 mod statements;
+mod strptime;
 mod summary;
 mod typed;
 mod types;

@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, new_null_array};
-use datafusion::arrow::compute::concat;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::{DFSchema, ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::common::{DFSchema, ScalarValue, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::context::ExecutionProps;
 use datafusion::execution::session_state::SessionState;
@@ -23,9 +21,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::create_physical_expr;
 
 use super::names_of_types::name_of_type;
-
-/// As `to_timestamp_micros`, and NULL for what is no such time.
-pub(super) const TRY_TO_TIMESTAMP: &str = "try_to_timestamp";
+use super::strptime::Strptime;
 
 /// Adds the functions that a session has not got yet.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
@@ -36,10 +32,9 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
         Typed::new("epoch_us", |value, data_type| epoch(value, data_type, TimeUnit::Microsecond)),
         Typed::new("epoch_ns", |value, data_type| epoch(value, data_type, TimeUnit::Nanosecond)),
     ];
-    let mut functions: Vec<ScalarUDF> = typed.into_iter().map(ScalarUDF::new_from_impl).collect();
-    if let Some(inner) = state.scalar_functions().get("to_timestamp_micros") {
-        functions.push(ScalarUDF::new_from_impl(TryToTimestamp { inner: Arc::clone(inner) }));
-    }
+    let readers = [Strptime::new("strptime", false), Strptime::new("try_strptime", true)];
+    let readers = readers.into_iter().map(ScalarUDF::new_from_impl);
+    let functions = typed.into_iter().map(ScalarUDF::new_from_impl).chain(readers);
     for function in functions {
         if !state.scalar_functions().contains_key(function.name()) {
             state.register_udf(Arc::new(function))?;
@@ -178,71 +173,5 @@ fn epoch(value: Expr, data_type: &DataType, unit: TimeUnit) -> Result<Expr> {
         }
         DataType::Null => Ok(lit(ScalarValue::Int64(None))),
         other => plan_err!("{name}: a {} is no time", name_of_type(other)),
-    }
-}
-
-/// DataFusion's `to_timestamp_micros` with formats, which fails for all rows where one is no such time.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct TryToTimestamp {
-    inner: Arc<ScalarUDF>,
-}
-
-impl TryToTimestamp {
-    /// The times of some rows: those that are none are found by halves.
-    fn rows(&self, arguments: &ScalarFunctionArgs, from: usize, rows: usize) -> Result<Vec<ArrayRef>> {
-        let part = |value: &ColumnarValue| match value {
-            ColumnarValue::Array(array) => ColumnarValue::Array(array.slice(from, rows)),
-            scalar => scalar.clone(),
-        };
-        let part = ScalarFunctionArgs {
-            args: arguments.args.iter().map(part).collect(),
-            number_rows: rows,
-            arg_fields: arguments.arg_fields.clone(),
-            return_field: Arc::clone(&arguments.return_field),
-            config_options: Arc::clone(&arguments.config_options),
-        };
-        match self.inner.invoke_with_args(part) {
-            Ok(times) => Ok(vec![times.to_array(rows)?]),
-            Err(_) if rows <= 1 => Ok(vec![new_null_array(arguments.return_field.data_type(), rows)]),
-            Err(_) => {
-                let half = rows / 2;
-                let mut all = self.rows(arguments, from, half)?;
-                all.extend(self.rows(arguments, from + half, rows - half)?);
-                Ok(all)
-            }
-        }
-    }
-}
-
-impl ScalarUDFImpl for TryToTimestamp {
-    fn name(&self) -> &str {
-        TRY_TO_TIMESTAMP
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.inner().coerce_types(arguments)
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arguments)
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_one = arguments.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
-        let rows = if is_one { 1 } else { arguments.number_rows };
-        let all = self.rows(&arguments, 0, rows)?;
-        let all: Vec<&dyn Array> = all.iter().map(|array| array.as_ref() as &dyn Array).collect();
-        if all.is_empty() {
-            return exec_err!("{TRY_TO_TIMESTAMP} of no rows");
-        }
-        let times = concat(&all)?;
-        match is_one {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&times, 0)?)),
-            false => Ok(ColumnarValue::Array(times)),
-        }
     }
 }
