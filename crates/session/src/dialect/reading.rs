@@ -6,8 +6,8 @@ use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart, TableAlias, TableFactor,
-    UnaryOperator, Value,
+    BinaryOperator, DataType as SqlType, Expr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart,
+    TableAlias, TableFactor, UnaryOperator, Value,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -172,11 +172,12 @@ fn arrow_type(called: &str, text: &str, state: &SessionState) -> Result<Json> {
     let mut data_type = parser.parse_data_type()?;
     types::convert(&mut data_type);
     let schema = DFSchema::empty();
+    let is_fine = matches!(data_type, SqlType::Timestamp(Some(9), _));
     let expr = state.create_logical_expr(&format!("CAST(NULL AS {data_type})"), &schema)?;
     let data_type = match expr.get_type(&schema)? {
         DataType::Utf8View => DataType::Utf8,
         // Times of any year, as those of casts are.
-        DataType::Timestamp(TimeUnit::Nanosecond, zone) if !text.contains(['9', 'n', 'N']) => {
+        DataType::Timestamp(TimeUnit::Nanosecond, zone) if !is_fine => {
             DataType::Timestamp(TimeUnit::Microsecond, zone)
         }
         other => other,
