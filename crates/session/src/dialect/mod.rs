@@ -21,13 +21,13 @@ mod types;
 mod words;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::dialect::Dialect;
-use std::sync::Arc;
 
 pub(crate) use by_name::name_columns;
 pub(crate) use columns::expand as expand_columns;
