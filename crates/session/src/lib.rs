@@ -7,6 +7,7 @@ mod checked_files;
 mod copies;
 mod corrections;
 mod deadline;
+mod dialect;
 mod file_facts;
 mod files;
 mod install;

@@ -25,6 +25,7 @@ use kelpie_engine::Phase;
 use crate::checked_files::check_external;
 use crate::copies::written_as_named;
 use crate::corrections::{self, Which, analyzed, is_for_names, share, unique_names, write_out_columns};
+use crate::dialect::{self, Macros, expand_columns, name_columns};
 use crate::files::check_setting;
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
@@ -63,7 +64,21 @@ impl Planning {
 
     async fn run(self) -> Result<Task> {
         let state = self.context.state();
+        let corrects = KelpieOptions::of(state.config_options()).corrections;
+        let macros = state.config().get_extension::<Macros>().filter(|_| corrects);
+        let changes = || macros.as_ref().map(|macros| macros.changes());
+        let before = changes();
         let statement = timed(Phase::Parse, || parsed(&state, &self.text))?;
+        if let Some(macros) = &macros
+            && macros.follow(&statement)?
+        {
+            self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
+            // What they mean may be another thing now.
+            self.statements.forget();
+            let nothing = LogicalPlanBuilder::empty(false).build()?;
+            let planned = physical_plan(&state, &nothing).await?;
+            return Ok((planned, Arc::new(TaskContext::from(&state))));
+        }
         let named = timed_future(Phase::Find, Named::of(&state, &statement)).await;
         let logical = logical_plan(&state, statement, &self.text);
         let plan = timed_future(Phase::Logical, logical).await?;
@@ -92,7 +107,7 @@ impl Planning {
         let environment = self.statements.environment(&state);
         let is_repeatable = timed(Phase::Find, || Repeatable::of(&plan).is_some());
         let planned = physical_plan(&state, &plan).await?;
-        let is_whole = self.parameters.is_none();
+        let is_whole = self.parameters.is_none() && changes() == before;
         if let (Some(kept), Ok(named), true) = (&planned.kept, named, is_repeatable && is_whole) {
             self.statements.keep(&self.text, Arc::clone(&environment), named, kept);
         }
@@ -179,10 +194,15 @@ async fn physical_plan(state: &SessionState, plan: &LogicalPlan) -> Result<Plann
 }
 
 pub(crate) fn parsed(state: &SessionState, sql: &str) -> Result<Statement> {
-    let dialect = &state.config_options().sql_parser.dialect;
-    let parse = |sql: &str| state.sql_to_statement(sql, dialect);
+    let parse = |sql: &str| state.sql_to_statement(sql, &state.config_options().sql_parser.dialect);
     let mut statement = match KelpieOptions::of(state.config_options()).corrections {
-        true => corrections::parsed(sql, &GenericDialect, parse)?,
+        true => {
+            let written = dialect::written(sql, &GenericDialect)?;
+            let mut statement = corrections::parsed(&written.sql, &GenericDialect, parse)?;
+            dialect::rewrite(&mut statement, &written, state)?;
+            corrections::correct(&mut statement)?;
+            statement
+        }
         false => parse(sql)?,
     };
     balance(&mut statement);
@@ -200,6 +220,8 @@ pub(crate) async fn logical_plan(
     let state = zoned.as_ref();
     let with_columns = async |mut statement, which| {
         if corrects {
+            expand_columns(state, sql, &mut statement).await?;
+            name_columns(state, &mut statement).await?;
             write_out_columns(state, &mut statement, which).await?;
         }
         Ok::<_, DataFusionError>(statement)

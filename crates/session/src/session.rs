@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use crate::checked_files::caught;
 use crate::corrections::NumberedCopies;
 use crate::deadline::{Deadline, within};
+use crate::dialect;
 use crate::files::{self, Broken, LocalFiles, LocalTables};
 #[cfg(feature = "testing")]
 use crate::install::KelpiePlanner;
@@ -165,6 +166,7 @@ impl KelpieSession {
         let kept = Arc::<AtomicUsize>::default();
         let context = Held::new(context, Arc::clone(&kept));
         context.state_ref().write().register_relation_planner(Arc::new(NumberedCopies))?;
+        dialect::add_to(&context)?;
         let (last, statements, generic) = (Arc::default(), Arc::default(), Arc::default());
         Ok(KelpieSession { context, engine, last, kept, statements, generic, files })
     }

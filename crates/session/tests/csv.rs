@@ -59,7 +59,7 @@ async fn a_misfit_is_named_by_its_true_line() {
             // The header is line 1, row 0 is line 2.
             let place = format!("{}: line 150002, column amount: 'about 150000' is no Int64", path.display());
             assert!(error.contains(&place) && error.contains("kelpie.infer_rows = 0"), "{sql}\n{error}");
-            assert!(error.contains("amount VARCHAR"), "{error}");
+            assert!(error.contains("'amount': 'VARCHAR'"), "{error}");
         }
         assert!(shown(&session, "select max(id), count(*) from t").await.contains("| 199999 "));
         // What the error proposes.

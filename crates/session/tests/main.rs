@@ -11,6 +11,7 @@ mod concurrent;
 mod csv;
 mod damaged;
 mod derived;
+mod dialect;
 mod dictionaries;
 mod differential;
 mod external_tables;

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Fetch, GroupByExpr, GroupByWithModifier, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query,
-    Select, SelectFlavor, SelectItem, SetExpr, TableFactor, Value, WildcardAdditionalOptions,
+    Distinct, Expr, Fetch, GroupByExpr, GroupByWithModifier, LimitClause, OrderBy, OrderByExpr, OrderByKind,
+    Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, Value, WildcardAdditionalOptions,
 };
 
 use crate::syntax::{Flow, Walk, plain_query, select_all, visit};
@@ -22,6 +22,7 @@ impl Walk for Clauses {
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         if let Some(order) = &mut query.order_by {
             order_by_all(order, &query.body);
+            order_by_items(order, &query.body);
         }
         fetch(query);
         ControlFlow::Continue(())
@@ -86,6 +87,25 @@ fn order_by_all(order: &mut OrderBy, body: &SetExpr) {
         with_fill: None,
     };
     order.kind = OrderByKind::Expressions((1..=select.projection.len()).map(place).collect());
+}
+
+/// A key that is a column of SELECT DISTINCT, written once more: DataFusion looks for what the key is made of among the columns.
+fn order_by_items(order: &mut OrderBy, body: &SetExpr) {
+    let (OrderByKind::Expressions(keys), SetExpr::Select(select)) = (&mut order.kind, body) else { return };
+    let is_wildcard =
+        |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+    if !matches!(select.distinct, Some(Distinct::Distinct)) || select.projection.iter().any(is_wildcard) {
+        return;
+    }
+    for key in keys.iter_mut().filter(|key| matches!(key.expr, Expr::Function(_) | Expr::BinaryOp { .. })) {
+        let is_item = |item: &SelectItem| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => *expr == key.expr,
+            _ => false,
+        };
+        if let Some(place) = select.projection.iter().position(is_item) {
+            key.expr = Expr::value(Value::Number((place + 1).to_string(), false));
+        }
+    }
 }
 
 fn all_as_kind(order: &mut OrderBy) {

@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::names::constraint;
 use crate::syntax::{Flow, Walk, normal, quoted, visit, visit_part};
+pub(crate) use scope::with_needed;
 use scope::{Relation, Scope};
 
 /// Writes out the merged columns of a statement. What cannot be planned by itself, such as a lateral subquery, stays as it is.

@@ -22,7 +22,7 @@ mod rows;
 mod same_names;
 mod shared;
 mod subqueries;
-mod text;
+pub(crate) mod text;
 mod unique_names;
 mod volatile;
 mod windows;
@@ -40,14 +40,14 @@ use kelpie_datafusion::KelpieOptions;
 pub(crate) use bags::NumberedCopies;
 pub(crate) use kept_rules::keep_from_rules;
 pub(crate) use lists::Lists;
-pub(crate) use merged_keys::{Which, write_out as write_out_columns};
+pub(crate) use merged_keys::{Which, with_needed, write_out as write_out_columns};
 pub(crate) use orders::SplitOrders;
 pub(crate) use shared::{SharedPlanner, apart, share};
 pub(crate) use subqueries::SubqueryValues;
 pub(crate) use unique_names::{is_for_names, rename as unique_names};
 pub(crate) use volatile::VolatileOnce;
 
-/// Parses a statement, and mends what its syntax alone shows.
+/// Parses a statement, also where the parser does not take the text as it is.
 pub(crate) fn parsed(
     sql: &str,
     dialect: &dyn Dialect,
@@ -61,16 +61,15 @@ pub(crate) fn parsed(
         Some(statement)
     };
     let marked = if parentheses::has_values(&sql) { with_marks() } else { None };
-    let mut statement = match marked {
+    let statement = match marked {
         Some(statement) => statement,
         None => parse(&sql).or_else(|error| with_marks().ok_or(error))?,
     };
-    correct(&mut statement)?;
     Ok(statement)
 }
 
 /// Mends what the syntax alone shows. What is parsed and would have no effect is an error.
-fn correct(statement: &mut Statement) -> Result<()> {
+pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
     reset::set_to_default(statement);
     same_names::tell_apart(statement);
     clauses::write_out(statement);

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     WildcardAdditionalOptions,
 };
 
-use crate::syntax::{Flow, Walk, visit};
+use crate::syntax::{Flow, Walk, visit, visit_part};
 
 /// An error where a statement has what would be without effect.
 pub(super) fn refuse(statement: &mut Statement) -> Result<()> {
@@ -120,8 +120,30 @@ impl Walk for Refused {
                 table_options(columns, constraints)
                     .map_or_else(|error| ControlFlow::Break(Some(error)), ControlFlow::Continue)
             }
+            SqlStatement::Delete(delete) => without_query(delete.selection.as_mut(), "DELETE"),
+            SqlStatement::Update(update) => without_query(update.selection.as_mut(), "UPDATE"),
             _ => ControlFlow::Continue(()),
         }
+    }
+}
+
+/// A condition with a query becomes a join, of which DataFusion's writers see no condition: they would change all rows.
+fn without_query(condition: Option<&mut Expr>, what: &str) -> Flow {
+    let Some(condition) = condition else { return ControlFlow::Continue(()) };
+    match visit_part(condition, &mut Queries) {
+        ControlFlow::Continue(()) => ControlFlow::Continue(()),
+        ControlFlow::Break(_) => ControlFlow::Break(Some(plan_datafusion_err!(
+            "a query in the condition of {what} is not supported: make the table anew, by CREATE OR REPLACE TABLE t AS SELECT …"
+        ))),
+    }
+}
+
+/// Stops at the first query.
+struct Queries;
+
+impl Walk for Queries {
+    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
+        ControlFlow::Break(None)
     }
 }
 

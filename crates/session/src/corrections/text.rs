@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, TokenWithSpan, Tokenizer};
 
 /// The tokens of a text, and where each begins in bytes.
-pub(super) struct Tokens<'a> {
+pub(crate) struct Tokens<'a> {
     sql: &'a str,
     /// Where lines begin.
     lines: Vec<usize>,

@@ -1,10 +1,11 @@
 //! How the lines of CSV are written.
 
-use std::io::Read;
+use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 
 use datafusion::arrow::csv::ReaderBuilder;
 use datafusion::arrow::datatypes::Schema;
+use regex::Regex;
 
 /// How lines are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,12 +17,16 @@ pub(super) struct Dialect {
     pub comment: Option<u8>,
     pub terminator: Option<u8>,
     pub truncated_rows: bool,
+    /// Lines before the header, which are no data.
+    pub skip: usize,
+    /// What stands for NULL; an empty value where there is nothing.
+    pub nulls: Vec<String>,
 }
 
 impl Dialect {
     /// Whether rows can be found from anywhere in a file: nothing but quotes and ends of lines says where they begin.
     pub fn is_plain(&self) -> bool {
-        self.escape.is_none() && self.comment.is_none() && self.terminator.is_none()
+        self.escape.is_none() && self.comment.is_none() && self.terminator.is_none() && self.skip == 0
     }
 
     /// Arrow's reader of such lines.
@@ -40,7 +45,32 @@ impl Dialect {
         if let Some(comment) = self.comment {
             builder = builder.with_comment(comment);
         }
+        if let Some(nulls) = self.null_pattern() {
+            builder = builder.with_null_regex(nulls);
+        }
         builder
+    }
+
+    /// What all of a value that is NULL looks like, where that is not an empty one.
+    fn null_pattern(&self) -> Option<Regex> {
+        let escaped: Vec<String> = self.nulls.iter().map(|text| regex::escape(text)).collect();
+        (!escaped.is_empty()).then(|| Regex::new(&format!("^(?:{})$", escaped.join("|"))).ok()).flatten()
+    }
+
+    /// Whether a value is NULL.
+    pub fn is_null(&self, value: &str) -> bool {
+        match self.nulls.is_empty() {
+            true => value.is_empty(),
+            false => self.nulls.iter().any(|null| null == value),
+        }
+    }
+
+    /// A text after the lines that are no data.
+    pub fn after_skipped<R: BufRead>(&self, mut text: R) -> io::Result<R> {
+        for _ in 0..self.skip {
+            text.skip_until(b'\n')?;
+        }
+        Ok(text)
     }
 
     /// A reader of such lines as they stand, the header too where it is asked for.

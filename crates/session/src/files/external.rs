@@ -145,6 +145,8 @@ fn infer(csv: &CsvOptions, has_header: bool, objects: &[ObjectMeta]) -> Result<O
         comment: csv.comment,
         terminator: csv.terminator,
         truncated_rows: csv.truncated_rows.unwrap_or(false),
+        skip: 0,
+        nulls: Vec::new(),
     };
     let mut rows = csv.schema_infer_max_rec.unwrap_or(DEFAULT_SCHEMA_INFER_MAX_RECORD);
     let compression = FileCompressionType::from(csv.compression);

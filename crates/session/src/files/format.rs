@@ -28,7 +28,7 @@ pub(super) struct Format {
     pub compression: FileCompressionType,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Parquet,
     Csv,
@@ -60,6 +60,27 @@ impl Format {
             _ => return None,
         };
         Some(Format { kind, compression })
+    }
+
+    /// The format of a file that is one of a kind, whatever its name ends in; nothing where a file of that kind is never compressed so.
+    pub fn read_as(path: &Path, kind: Kind) -> Option<Format> {
+        match Format::of(path) {
+            Some(format) if format.kind == kind || kind == Kind::Csv && format.is_text_by_place() => {
+                Some(format)
+            }
+            Some(format) => Some(Format { kind, ..format }),
+            None => {
+                let compression = match lower_extension(path).as_deref() {
+                    Some("gz") => FileCompressionType::GZIP,
+                    Some("bz2") => FileCompressionType::BZIP2,
+                    Some("xz") => FileCompressionType::XZ,
+                    Some("zst") => FileCompressionType::ZSTD,
+                    _ => FileCompressionType::UNCOMPRESSED,
+                };
+                let is_text = !matches!(kind, Kind::Parquet | Kind::Arrow);
+                (is_text || !compression.is_compressed()).then_some(Format { kind, compression })
+            }
+        }
     }
 
     /// Whether a column is what stands at its place in a line, so that none can be left out.

@@ -33,6 +33,9 @@ impl LocalTable {
             Source::Pattern(pattern) => {
                 return plan_err!("{}", alternatives(Path::new(pattern), "a pattern"));
             }
+            Source::Chosen(chosen) => {
+                return plan_err!("{}", alternatives(chosen.path(), "a call of a function"));
+            }
         };
         self.schema().logically_equivalent_names_and_types(&rows.schema())?;
         let files = self.source.files()?;

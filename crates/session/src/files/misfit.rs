@@ -63,7 +63,7 @@ impl fmt::Display for Misfit {
                     f,
                     ", column {column}: '{shown}{cut}' is no {data_type}, which the column is taken for. Types that nobody \
                      gave come from the first rows: SET kelpie.infer_rows = 0 takes all of them into account; or give the \
-                     types: CREATE EXTERNAL TABLE name ({column} VARCHAR, …) STORED AS CSV LOCATION '…'"
+                     types: read_csv('…', types = {{'{column}': 'VARCHAR'}})"
                 )
             }
             What::Encoding { column } => write!(f, ", column {column}: the text is not UTF-8"),
@@ -100,7 +100,8 @@ impl Scan<'_> {
                 Ok(batch) => good_rows += batch.num_rows(),
                 Err(_) => {
                     let (start, what) = self.find_after(good_rows, open()?)?;
-                    return Some(Misfit { path: path.to_path_buf(), line: line_at(start, open()?)?, what });
+                    let line = line_at(start, open()?)? + self.dialect.skip as u64;
+                    return Some(Misfit { path: path.to_path_buf(), line, what });
                 }
             }
         }

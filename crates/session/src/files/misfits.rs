@@ -39,6 +39,8 @@ pub(crate) fn find(config: &FileScanConfig) -> Option<Misfit> {
         comment: csv.comment(),
         terminator: csv.terminator(),
         truncated_rows: csv.truncate_rows(),
+        skip: 0,
+        nulls: Vec::new(),
     };
     let scan = Scan { dialect: &dialect, schema: &schema, columns: &columns };
     let store = LocalFileSystem::new();

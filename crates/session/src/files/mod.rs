@@ -1,11 +1,15 @@
 //! Local files and folders as tables.
 
 mod by_name;
+mod call;
+mod chosen;
 mod dialect;
 mod error;
 mod external;
 mod external_table;
+mod footers;
 mod format;
+mod given;
 mod insert;
 mod local_format;
 mod misfit;
@@ -37,11 +41,13 @@ use parking_lot::Mutex;
 use kelpie_datafusion::clock::{PlanClock, last_moment, timed_future};
 use kelpie_engine::Phase;
 
+pub(crate) use call::FileCall;
 use error::at;
 pub(crate) use error::plain;
 pub(crate) use external::infer_from_whole_rows;
 pub(crate) use external_table::read_external_tables;
 use format::{Format, KNOWN, Kind};
+use given::Given;
 pub(crate) use misfits::find as find_misfit;
 use options::ReadOptions;
 pub(crate) use options::check_setting;
@@ -114,6 +120,7 @@ pub(crate) fn listed_now(table: &dyn TableProvider) -> Option<Result<Vec<DataFil
 #[derive(Debug)]
 struct LocalEntry {
     source: Source,
+    given: Arc<Given>,
     made: tokio::sync::Mutex<Option<Made>>,
 }
 
@@ -125,8 +132,8 @@ struct Made {
 }
 
 impl LocalEntry {
-    fn new(source: Source) -> LocalEntry {
-        LocalEntry { source, made: tokio::sync::Mutex::default() }
+    fn new(source: Source, given: Arc<Given>) -> LocalEntry {
+        LocalEntry { source, given, made: tokio::sync::Mutex::default() }
     }
 
     async fn table(&self, session: &SessionSlot) -> Result<Arc<dyn TableProvider>> {
@@ -149,7 +156,7 @@ impl LocalEntry {
             return Ok(Arc::clone(&made.table) as _);
         }
         let state = session.ask(SessionState::clone)?;
-        let options = ReadOptions::of(&state);
+        let options = ReadOptions::of(&state).with(&self.given);
         let table = Arc::new(LocalTable::of(&state, &self.source, &files, &options).await?);
         table.looked.fetch_max(moment, Ordering::SeqCst);
         *made = Some(Made { options, table: Arc::clone(&table) });
@@ -177,7 +184,7 @@ pub(crate) fn tables_of(path: &Path) -> Result<Found> {
             paths
         }
         Source::File(_) if Format::of(path).is_none() => return Err(at(path, format!("no {KNOWN}"))),
-        Source::File(_) => vec![path.to_path_buf()],
+        Source::File(_) | Source::Chosen(_) => vec![path.to_path_buf()],
         Source::Pattern(pattern) => matches(&pattern)?,
     };
     let mut found = Found::default();
@@ -258,7 +265,14 @@ fn table_name(path: &Path) -> Option<String> {
 #[derive(Debug, Default)]
 pub(crate) struct LocalFiles {
     pub session: SessionSlot,
-    known: Mutex<HashMap<Source, Arc<LocalEntry>>>,
+    known: Mutex<HashMap<Wanted, Arc<LocalEntry>>>,
+}
+
+/// Files, and how they are read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Wanted {
+    source: Source,
+    given: Arc<Given>,
 }
 
 type TableFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<Arc<dyn TableProvider>>>> + Send + 'a>>;
@@ -268,6 +282,13 @@ impl LocalFiles {
     /// thread. Under that method's bounds of lifetimes it would go through all types of DataFusion's plans again, for seconds.
     fn found<'a>(&'a self, name: &'a str) -> TableFuture<'a> {
         Box::pin(async move {
+            if let Some(call) = FileCall::of_name(name) {
+                let (source, given) = call.source()?;
+                if let Some(shown) = call.of_footers() {
+                    return footers::table(&source, shown).map(Some);
+                }
+                return self.entry(source, given).table(&self.session).await.map(Some);
+            }
             let path = Path::new(name.strip_prefix("file://").unwrap_or(name));
             if name.contains("://") && !name.starts_with("file://") {
                 return plan_err!("{name}: only local files can be tables");
@@ -279,16 +300,18 @@ impl LocalFiles {
             if !looks_like_files {
                 return why_no_data(path, name);
             }
-            let source = Source::of(path)?;
-            let entry = {
-                let mut known = self.known.lock();
-                if known.len() >= REMEMBERED_FILES {
-                    known.clear();
-                }
-                Arc::clone(known.entry(source.clone()).or_insert_with(|| Arc::new(LocalEntry::new(source))))
-            };
-            entry.table(&self.session).await.map(Some)
+            self.entry(Source::of(path)?, Given::default()).table(&self.session).await.map(Some)
         })
+    }
+
+    fn entry(&self, source: Source, given: Given) -> Arc<LocalEntry> {
+        let wanted = Wanted { source, given: Arc::new(given) };
+        let mut known = self.known.lock();
+        if known.len() >= REMEMBERED_FILES {
+            known.clear();
+        }
+        let made = || Arc::new(LocalEntry::new(wanted.source.clone(), Arc::clone(&wanted.given)));
+        Arc::clone(known.entry(wanted.clone()).or_insert_with(made))
     }
 }
 

@@ -9,6 +9,8 @@ use datafusion::execution::session_state::SessionState;
 
 use kelpie_datafusion::KelpieOptions;
 
+use super::given::Given;
+
 /// An error where a reader would panic over the value of an option.
 pub(crate) fn check_setting(name: &str, value: &str) -> Result<()> {
     const UNITS: [&str; 4] = ["ns", "us", "ms", "s"];
@@ -32,6 +34,8 @@ pub(super) struct ReadOptions {
     pub has_header: bool,
     pub csv: Arc<CsvOptions>,
     pub parquet: Arc<TableParquetOptions>,
+    /// What the statement says that names the files.
+    pub given: Arc<Given>,
 }
 
 impl ReadOptions {
@@ -43,13 +47,32 @@ impl ReadOptions {
             has_header: tables.csv.has_header.unwrap_or(session.catalog.has_header),
             csv: Arc::new(tables.csv),
             parquet: Arc::new(tables.parquet),
+            given: Arc::default(),
             session,
         }
     }
 
-    /// Whether files are read by them as a session's state says.
+    /// These, but for what a statement says otherwise.
+    pub fn with(mut self, given: &Arc<Given>) -> ReadOptions {
+        self.given = Arc::clone(given);
+        self.has_header = given.header.unwrap_or(self.has_header);
+        self.infer_rows = given.sample.unwrap_or(self.infer_rows);
+        let mut csv = self.csv.as_ref().clone();
+        csv.delimiter = given.delimiter.unwrap_or(csv.delimiter);
+        csv.quote = given.quote.unwrap_or(csv.quote);
+        csv.escape = given.escape.or(csv.escape);
+        csv.comment = given.comment.or(csv.comment);
+        if given.may_be_short {
+            csv.truncated_rows = Some(true);
+        }
+        self.csv = Arc::new(csv);
+        self
+    }
+
+    /// Whether files are read by them as a session's state says, and what a statement says.
     pub fn are_those_of(&self, state: &SessionState) -> bool {
-        Arc::ptr_eq(&self.session, state.config().options()) || *self == ReadOptions::of(state)
+        Arc::ptr_eq(&self.session, state.config().options())
+            || *self == ReadOptions::of(state).with(&self.given)
     }
 }
 
@@ -60,5 +83,6 @@ impl PartialEq for ReadOptions {
             && self.has_header == other.has_header
             && self.csv == other.csv
             && self.parquet == other.parquet
+            && self.given == other.given
     }
 }

@@ -60,7 +60,7 @@ impl LocalTables {
     /// Adds the table of a path.
     pub async fn add(&self, name: &str, path: &Path, broken: Broken) -> Result<()> {
         let what = match (Source::of(path), broken) {
-            (Ok(source), _) => What::Files(LocalEntry::new(source)),
+            (Ok(source), _) => What::Files(LocalEntry::new(source, Arc::default())),
             (Err(error), Broken::Refused) => return Err(error),
             (Err(error), Broken::Kept) => What::Problem(plain(&error)),
         };

@@ -13,6 +13,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::object_store::path::Path as Address;
 use kelpie_datafusion::file_version;
 
+use super::chosen::Chosen;
 use super::error::at;
 use super::format::{Format, KNOWN, Kind};
 
@@ -29,6 +30,8 @@ pub(super) enum Source {
     Folder(PathBuf),
     /// The data files that match a pattern.
     Pattern(String),
+    /// The files that a call of a function names.
+    Chosen(Box<Chosen>),
 }
 
 /// A data file as it is now: another size or time, and it is another file.
@@ -55,7 +58,7 @@ impl PartialEq for DataFile {
 }
 
 impl DataFile {
-    fn new(path: PathBuf, format: Format, metadata: &Metadata) -> DataFile {
+    pub(super) fn new(path: PathBuf, format: Format, metadata: &Metadata) -> DataFile {
         let version = file_version(metadata);
         DataFile { path, format, bytes: metadata.len(), modified: metadata.modified().ok(), version }
     }
@@ -81,6 +84,7 @@ impl Source {
     pub fn files(&self) -> Result<Vec<DataFile>> {
         let mut files = Vec::new();
         match self {
+            Source::Chosen(chosen) => return chosen.files(),
             Source::File(path) => files.push(data_file(path)?.ok_or_else(|| unknown(path))?),
             Source::Folder(path) => collect(path, &mut HashSet::from([path.clone()]), &mut files)?,
             Source::Pattern(pattern) => {
@@ -121,6 +125,7 @@ impl Source {
         match self {
             Source::File(path) | Source::Folder(path) => path,
             Source::Pattern(pattern) => Path::new(pattern),
+            Source::Chosen(chosen) => chosen.path(),
         }
     }
 
@@ -132,7 +137,7 @@ impl Source {
     /// The folder below which names of folders are columns: of a pattern, the one before its first part that is open.
     fn base(&self) -> Option<PathBuf> {
         match self {
-            Source::File(_) => None,
+            Source::File(_) | Source::Chosen(_) => None,
             Source::Folder(folder) => Some(folder.clone()),
             Source::Pattern(pattern) => {
                 let parts = Path::new(pattern).components();
@@ -143,41 +148,54 @@ impl Source {
 
     /// What the folders of a file say of a column: nothing where they do not name it, and no value where it is NULL.
     pub fn value(&self, file: &DataFile, column: &str) -> Option<Option<String>> {
+        if let Source::Chosen(chosen) = self {
+            return chosen.value(file, column);
+        }
         let pairs = pairs(&self.base()?, &file.path);
         pairs.into_iter().find(|(name, _)| name == column).map(|(_, value)| value)
     }
 
     /// The columns that the folders between it and its files name, as `year=2024` does, and their types.
     pub fn partitions(&self, files: &[DataFile]) -> Vec<FieldRef> {
-        let Some(folder) = self.base() else { return Vec::new() };
-        let mut columns: Option<Vec<(String, Vec<Option<String>>)>> = None;
-        for file in files {
-            let pairs = pairs(&folder, &file.path);
-            match &mut columns {
-                None => columns = Some(pairs.into_iter().map(|(key, value)| (key, vec![value])).collect()),
-                Some(columns) => {
-                    let common = columns.iter().zip(&pairs).take_while(|(a, b)| a.0 == b.0).count();
-                    columns.truncate(common);
-                    columns.iter_mut().zip(pairs).for_each(|(column, pair)| column.1.push(pair.1));
-                }
-            }
+        if let Source::Chosen(chosen) = self {
+            return chosen.columns(files);
         }
-        let columns = columns.unwrap_or_default().into_iter();
-        let column = |(name, values): (String, Vec<Option<String>>)| {
-            let nullable = values.contains(&None);
-            let values: Vec<String> = values.into_iter().flatten().collect();
-            Arc::new(Field::new(name, type_of(&values), nullable))
-        };
-        columns.map(column).collect()
+        let Some(folder) = self.base() else { return Vec::new() };
+        columns_of_folders(files.iter().map(|file| pairs(&folder, &file.path)))
     }
 }
+
+/// The columns that the folders of all files name, and their types.
+pub(super) fn columns_of_folders(files: impl Iterator<Item = Pairs>) -> Vec<FieldRef> {
+    let mut columns: Option<Vec<(String, Vec<Option<String>>)>> = None;
+    for pairs in files {
+        match &mut columns {
+            None => columns = Some(pairs.into_iter().map(|(key, value)| (key, vec![value])).collect()),
+            Some(columns) => {
+                let common = columns.iter().zip(&pairs).take_while(|(a, b)| a.0 == b.0).count();
+                columns.truncate(common);
+                columns.iter_mut().zip(pairs).for_each(|(column, pair)| column.1.push(pair.1));
+            }
+        }
+    }
+    let columns = columns.unwrap_or_default().into_iter();
+    let column = |(name, values): (String, Vec<Option<String>>)| {
+        let nullable = values.contains(&None);
+        let values: Vec<String> = values.into_iter().flatten().collect();
+        Arc::new(Field::new(name, type_of(&values), nullable))
+    };
+    columns.map(column).collect()
+}
+
+/// Columns that folders name, and what they say of them.
+type Pairs = Vec<(String, Option<String>)>;
 
 /// The name of a folder whose column is NULL in all rows below it, as Hive and Spark write it.
 const NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// `key=value` of the folders between a folder and a file, up to the first that is not of this form. Both may be written with
 /// `%2F` and the like for what cannot stand in a name.
-fn pairs(folder: &Path, file: &Path) -> Vec<(String, Option<String>)> {
+pub(super) fn pairs(folder: &Path, file: &Path) -> Pairs {
     let between = file.parent().and_then(|parent| parent.strip_prefix(folder).ok());
     let names = between.into_iter().flat_map(Path::iter);
     let pairs = names.map_while(|name| name.to_str()?.split_once('='));

@@ -74,7 +74,7 @@ impl LocalTable {
             _ => text(first, files, options).await?,
         };
         let mut partitions = source.partitions(files);
-        if matches!(source, Source::Pattern(_)) && first.format.is_text_by_place() {
+        if matches!(source, Source::Pattern(_) | Source::Chosen(_)) && first.format.is_text_by_place() {
             partitions.retain(|field| united.schema.column_with_name(field.name()).is_none());
         }
         let file_schema = without(&united.schema, &partitions, first)?;

@@ -234,6 +234,11 @@ impl KeptStatements {
         self.0.lock().statements.retain(|statement| !statement.plan.is_gone(&mut seen));
     }
 
+    /// Drops all of them.
+    pub fn forget(&self) {
+        *self.0.lock() = Kept::default();
+    }
+
     /// How many there are.
     #[cfg(feature = "testing")]
     pub fn len(&self) -> usize {

@@ -4,6 +4,7 @@
 //! the variable a file that is not what would be written is an error.
 //!
 //! The statements of `tests/corrections` are those that DataFusion answers otherwise than SQL: Kelpie gives SQL's answer on every device.
+//! Those of `tests/dialect` are SQL of other engines, with DuckDB's answers.
 
 mod database;
 mod scripts;
@@ -166,9 +167,9 @@ async fn simt() {
     holds("statements on the interpreter", &[("kelpie.device", "simt")], 4, 100).await;
 }
 
-/// Runs all of `tests/corrections` on a device.
-async fn corrected(device: &'static str) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corrections");
+/// Runs all of a folder on a device.
+async fn all_of(folder: &str, device: &'static str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let (engine, statistics) = (Arc::new(Engine::default()), Arc::new(Statistics::default()));
     let files = files_of(&folder).into_iter().map(|file| {
         let records = (0..parse_file::<DefaultColumnType>(&file).unwrap().len()).collect();
@@ -181,10 +182,20 @@ async fn corrected(device: &'static str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn corrections_on_the_cpu() {
-    corrected("cpu").await;
+    all_of("corrections", "cpu").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn corrections_on_the_interpreter() {
-    corrected("simt").await;
+    all_of("corrections", "simt").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dialect_on_the_cpu() {
+    all_of("dialect", "cpu").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dialect_on_the_interpreter() {
+    all_of("dialect", "simt").await;
 }

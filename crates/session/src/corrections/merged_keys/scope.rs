@@ -88,9 +88,14 @@ pub(super) fn relations(table: &mut TableWithJoins, named: &[&With], found: &mut
         };
         let from = TableWithJoins { relation: factor.clone(), joins: vec![] };
         let mut query = plain_query(SetExpr::Select(Box::new(select_all(vec![from]))));
-        query.with = all_named(named).and_then(|with| needed(with, &mut query));
+        query.with = with_needed(named, &mut query);
         found.push(Relation { query, qualifier, columns: vec![] });
     }
+}
+
+/// What a query needs of all that is named around it.
+pub(crate) fn with_needed(named: &[&With], query: &mut Query) -> Option<With> {
+    all_named(named).and_then(|with| needed(with, query))
 }
 
 /// All that the queries around name, the innermost of one name.

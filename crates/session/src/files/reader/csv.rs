@@ -15,6 +15,7 @@ use super::text::{self, Piece};
 use crate::files::dialect::Dialect;
 use crate::files::error::at;
 use crate::files::format::{Format, Kind};
+use crate::files::given::Given;
 use crate::files::options::ReadOptions;
 
 /// Bytes at the beginning of a file that show what is between its values.
@@ -27,26 +28,30 @@ const OTHER_DELIMITERS: [u8; 3] = [b';', b'\t', b'|'];
 /// How the lines of a file are written.
 fn dialect_of(path: &Path, format: Format, options: &ReadOptions) -> Result<Dialect> {
     let csv = &options.csv;
-    let chosen = (csv.delimiter != b',').then_some(csv.delimiter);
+    let chosen = options.given.delimiter.or((csv.delimiter != b',').then_some(csv.delimiter));
     text::check_compression(path, format.compression)?;
     let mut start = Vec::new();
-    let text = text::whole(path, format.compression)?;
-    text.take(SNIFFED_BYTES as u64).read_to_end(&mut start).map_err(|error| at(path, error))?;
-    text::check_encoding(path, &start)?;
-    let delimiter = match (chosen, format.kind) {
-        (Some(chosen), _) => chosen,
-        (None, Kind::Tsv) => b'\t',
-        (None, _) => delimiter_of(&start, csv.quote),
-    };
-    Ok(Dialect {
+    let mut dialect = Dialect {
         has_header: options.has_header,
-        delimiter,
+        delimiter: b',',
         quote: csv.quote,
         escape: csv.escape,
         comment: csv.comment,
         terminator: csv.terminator,
         truncated_rows: csv.truncated_rows.unwrap_or(false),
-    })
+        skip: options.given.skip,
+        nulls: options.given.nulls.clone(),
+    };
+    let text = text::whole(path, format.compression)?;
+    let text = dialect.after_skipped(text).map_err(|error| at(path, error))?;
+    text.take(SNIFFED_BYTES as u64).read_to_end(&mut start).map_err(|error| at(path, error))?;
+    text::check_encoding(path, &start)?;
+    dialect.delimiter = match (chosen, format.kind) {
+        (Some(chosen), _) => chosen,
+        (None, Kind::Tsv) => b'\t',
+        (None, _) => delimiter_of(&start, csv.quote),
+    };
+    Ok(dialect)
 }
 
 /// What stands between the values of these lines: a comma, unless none is in the first line and another one clearly is, or all
@@ -99,7 +104,9 @@ fn count(line: &[u8], wanted: u8, quote: u8) -> usize {
 pub(super) fn shape(path: &Path, format: Format, options: &ReadOptions) -> Result<Shape> {
     let dialect = dialect_of(path, format, options)?;
     let most = options.infer_rows.unwrap_or(usize::MAX);
-    let mut records = dialect.records(text::whole(path, format.compression)?, true);
+    let text =
+        dialect.after_skipped(text::whole(path, format.compression)?).map_err(|error| at(path, error))?;
+    let mut records = dialect.records(text, true);
     let mut record = csv::ByteRecord::new();
     let mut columns: Option<Columns> = None;
     let mut rows = 0;
@@ -114,12 +121,14 @@ pub(super) fn shape(path: &Path, format: Format, options: &ReadOptions) -> Resul
             }),
         };
         rows += 1;
-        columns.add(&record, dialect.truncated_rows).map_err(|problem| {
-            at(path, format!("line {}{problem}", record.position().map_or(0, csv::Position::line)))
+        columns.add(&record, &dialect).map_err(|problem| {
+            let line = record.position().map_or(0, csv::Position::line) + dialect.skip as u64;
+            at(path, format!("line {line}{problem}"))
         })?;
     }
     let is_complete = rows < most;
     let Columns { names, kinds } = columns.unwrap_or_default();
+    let names = given_names(names, &options.given).map_err(|problem| at(path, problem))?;
     let fields = names.into_iter().zip(kinds).map(|(name, kinds)| {
         let data_type = match kinds.data_type() {
             // Values may come after the rows that were looked at.
@@ -128,8 +137,53 @@ pub(super) fn shape(path: &Path, format: Format, options: &ReadOptions) -> Resul
         };
         Field::new(name, data_type, true)
     });
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    Ok(Shape { schema, layout: Layout::Csv(dialect), is_complete })
+    let fields = given_types(fields.collect(), &options.given).map_err(|problem| at(path, problem))?;
+    Ok(Shape { schema: Arc::new(Schema::new(fields)), layout: Layout::Csv(dialect), is_complete })
+}
+
+/// The names that a statement gives columns, the first ones or all.
+fn given_names(mut names: Vec<String>, given: &Given) -> std::result::Result<Vec<String>, String> {
+    let all: Vec<&String> = given.columns.iter().map(|(name, _)| name).collect();
+    let wanted = if all.is_empty() { given.names.iter().collect() } else { all };
+    if wanted.len() > names.len() || !given.columns.is_empty() && wanted.len() != names.len() {
+        return Err(format!(
+            "{} columns are given, and the first line has {} values",
+            wanted.len(),
+            names.len()
+        ));
+    }
+    for (name, wanted) in names.iter_mut().zip(wanted) {
+        name.clone_from(wanted);
+    }
+    match names.iter().enumerate().find(|(place, name)| names[..*place].contains(name)) {
+        Some((_, twice)) => Err(format!("two columns are named {twice}")),
+        None => Ok(names),
+    }
+}
+
+/// Columns in the types that a statement gives them.
+fn given_types(mut fields: Vec<Field>, given: &Given) -> std::result::Result<Vec<Field>, String> {
+    if given.all_text {
+        fields.iter_mut().for_each(|field| field.set_data_type(DataType::Utf8));
+    }
+    let columns = given.columns.iter().map(|(_, data_type)| data_type);
+    for (field, data_type) in fields.iter_mut().zip(columns) {
+        field.set_data_type(data_type.clone());
+    }
+    for (place, (name, data_type)) in given.types.iter().enumerate() {
+        let found = match name {
+            None => fields.get_mut(place),
+            Some(name) => fields.iter_mut().find(|field| field.name().eq_ignore_ascii_case(name)),
+        };
+        match found {
+            Some(field) => field.set_data_type(data_type.clone()),
+            None => {
+                let shown = name.clone().unwrap_or_else(|| format!("number {}", place + 1));
+                return Err(format!("there is no column {shown}, which a type is given for"));
+            }
+        }
+    }
+    Ok(fields)
 }
 
 /// The columns of a file, and what was seen of them.
@@ -145,17 +199,20 @@ impl Columns {
     }
 
     /// Adds a row, or says why it is none.
-    fn add(&mut self, record: &csv::ByteRecord, truncated_rows: bool) -> std::result::Result<(), String> {
+    fn add(&mut self, record: &csv::ByteRecord, dialect: &Dialect) -> std::result::Result<(), String> {
         let (found, columns) = (record.len(), self.names.len());
-        if found > columns || (found < columns && !truncated_rows) {
+        if found > columns || (found < columns && !dialect.truncated_rows) {
             return Err(format!(
                 " has {found} values, and the first line {columns}. Other signs between values, and other quotes, are options of: \
-                 CREATE EXTERNAL TABLE name STORED AS CSV LOCATION '…' OPTIONS ('format.delimiter' ';')"
+                 read_csv('…', delim = ';', quote = '')"
             ));
         }
         for ((name, kinds), value) in self.names.iter().zip(&mut self.kinds).zip(record) {
             let text = std::str::from_utf8(value);
-            kinds.add(text.map_err(|_| format!(", column {name}: the text is not UTF-8"))?);
+            let text = text.map_err(|_| format!(", column {name}: the text is not UTF-8"))?;
+            if !dialect.is_null(text) {
+                kinds.add(text);
+            }
         }
         Ok(())
     }
@@ -197,7 +254,10 @@ pub(super) fn open(scan: &FileScan, dialect: &Dialect, piece: Piece) -> Result<B
     let dialect = Dialect { has_header: dialect.has_header && piece.start == 0, ..dialect.clone() };
     let builder = dialect.reader(schema_of(scan));
     let builder = builder.with_batch_size(scan.batch_size).with_projection(scan.read());
-    let text = text::piece(&scan.path, scan.format.compression, piece)?;
+    let mut text = text::piece(&scan.path, scan.format.compression, piece)?;
+    if piece.start == 0 {
+        text = dialect.after_skipped(text).map_err(|error| at(&scan.path, error))?;
+    }
     let filling = Filling::new(scan);
     let batches = builder.build_buffered(text).map_err(|error| at(&scan.path, error))?;
     Ok(Box::new(batches.map(move |batch| filling.fill(&batch?, |array, _| Ok(Arc::clone(array))))))

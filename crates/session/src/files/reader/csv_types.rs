@@ -23,11 +23,11 @@ const TEXT: u16 = 1 << 9;
 const TIMES: u16 = DATE | SECOND | MILLI | MICRO | NANO;
 
 impl Kinds {
-    /// Adds a value; an empty one is NULL.
+    /// Adds a value that is not NULL.
     pub fn add(&mut self, value: &str) {
         // A text more changes nothing.
-        if !value.is_empty() && self.0 & TEXT == 0 {
-            self.0 |= kind_of(value);
+        if self.0 & TEXT == 0 {
+            self.0 |= if value.is_empty() { TEXT } else { kind_of(value) };
         }
     }
 
@@ -187,7 +187,7 @@ mod tests {
             (&["ä020-01-01"], DataType::Utf8),
         ] {
             let mut kinds = Kinds::default();
-            values.iter().for_each(|value| kinds.add(value));
+            values.iter().filter(|value| !value.is_empty()).for_each(|value| kinds.add(value));
             assert_eq!(kinds.data_type(), expected, "{values:?}");
         }
     }

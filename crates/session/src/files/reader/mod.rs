@@ -68,7 +68,10 @@ impl LocalReader {
 
     /// How a file of the table is read: some may be compressed, and others not.
     fn format_of(&self, path: &Path) -> Format {
-        Format::of(path).unwrap_or(self.format)
+        match self.options.given.kind {
+            Some(kind) => Format::read_as(path, kind).unwrap_or(self.format),
+            None => Format::of(path).unwrap_or(self.format),
+        }
     }
 
     /// What a file of a scan is like.
@@ -87,7 +90,10 @@ impl LocalReader {
             Layout::Arrow { .. } => None,
             Layout::Csv(dialect) => {
                 let (schema, columns) = (Arc::new(csv::schema_of(&scan)), scan.read());
-                let open = || text::whole(&scan.path, scan.format.compression).ok();
+                let open = || {
+                    let text = text::whole(&scan.path, scan.format.compression).ok()?;
+                    dialect.after_skipped(text).ok()
+                };
                 Scan { dialect, schema: &schema, columns: &columns }.find(&scan.path, open)
             }
         }
@@ -136,8 +142,8 @@ impl FileReader for LocalReader {
     }
 
     fn identity(&self) -> String {
-        let ReadOptions { infer_rows, has_header, csv, .. } = &self.options;
-        format!("{:?} {infer_rows:?} {has_header} {csv:?}", self.format)
+        let ReadOptions { infer_rows, has_header, csv, given, .. } = &self.options;
+        format!("{:?} {infer_rows:?} {has_header} {csv:?} {given:?}", self.format)
     }
 
     fn reads_ranges(&self) -> bool {

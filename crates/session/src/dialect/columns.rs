@@ -1,0 +1,256 @@
+//! `COLUMNS('regular expression')`: an expression for each column of FROM whose name matches, in a list of SELECT; in WHERE, all of them.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::plan_err;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement as Sql, With,
+};
+use regex::Regex;
+
+use super::functions::text;
+use super::macros::name_of;
+use super::words::has;
+use crate::corrections::{Which, with_needed, write_out_columns};
+use crate::syntax::{Flow, Walk, normal, plain_query, quoted, select_all, visit, visit_part};
+
+const NAME: &str = "columns";
+
+/// Writes such expressions of a statement out, the innermost ones first.
+pub(crate) async fn expand(state: &SessionState, sql: &str, statement: &mut Statement) -> Result<()> {
+    if !has(sql, NAME) || state.scalar_functions().contains_key(NAME) {
+        return Ok(());
+    }
+    loop {
+        let mut seek = Seek { named: vec![], found: None };
+        let _ = visit(statement, &mut seek);
+        let Some(all) = seek.found else { return Ok(()) };
+        let mut all = Statement::Statement(Box::new(Sql::Query(Box::new(all))));
+        write_out_columns(state, &mut all, Which::Merged).await?;
+        let plan = state.statement_to_plan(all).await?;
+        let columns = plan.schema().iter().map(|(table, field)| {
+            let name = quoted(field.name());
+            let expr = match table {
+                Some(table) => Expr::CompoundIdentifier(vec![quoted(table.table()), name]),
+                None => Expr::Identifier(name),
+            };
+            Known { name: field.name().clone(), expr }
+        });
+        let mut expand = Expand { columns: columns.collect() };
+        if let ControlFlow::Break(Some(error)) = visit(statement, &mut expand) {
+            return Err(error);
+        }
+    }
+}
+
+/// A column of FROM.
+struct Known {
+    name: String,
+    expr: Expr,
+}
+
+/// Looks for the first SELECT with such an expression, and all that its FROM has.
+struct Seek {
+    named: Vec<Option<With>>,
+    found: Option<Query>,
+}
+
+impl Walk for Seek {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        self.named.push(query.with.clone());
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
+        // What is named within it has been looked at by now.
+        if let Some(select) = first(&mut query.body) {
+            let from = select.from.clone();
+            let mut all = plain_query(SetExpr::Select(Box::new(select_all(from))));
+            let named: Vec<&With> = self.named.iter().flatten().collect();
+            all.with = with_needed(&named, &mut all);
+            self.found = Some(all);
+            return ControlFlow::Break(None);
+        }
+        self.named.pop();
+        ControlFlow::Continue(())
+    }
+}
+
+/// The first SELECT of a query's body that has such an expression.
+fn first(body: &mut SetExpr) -> Option<&mut Select> {
+    match body {
+        SetExpr::Select(select) => has_columns(select).then_some(select),
+        SetExpr::SetOperation { left, right, .. } => first(left).or_else(|| first(right)),
+        _ => None,
+    }
+}
+
+fn has_columns(select: &mut Select) -> bool {
+    let in_list = select.projection.iter_mut().filter_map(expr_of).any(|expr| pattern_of(expr).is_some());
+    in_list || select.selection.as_mut().is_some_and(|condition| pattern_of(condition).is_some())
+}
+
+fn expr_of(item: &mut SelectItem) -> Option<&mut Expr> {
+    match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    }
+}
+
+/// The first such call in an expression, that of a query within it left out.
+fn pattern_of(expr: &mut Expr) -> Option<Function> {
+    let mut calls = Calls { queries: 0, found: None, column: None };
+    let _ = visit_part(expr, &mut calls);
+    calls.found
+}
+
+/// Such calls in an expression: finds one, or puts a column in the place of each.
+struct Calls<'a> {
+    queries: usize,
+    found: Option<Function>,
+    column: Option<&'a Expr>,
+}
+
+impl Walk for Calls<'_> {
+    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> Flow {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        if let Expr::Function(call) = expr
+            && self.queries == 0
+            && name_of(call).as_deref() == Some(NAME)
+        {
+            match (self.column, &self.found) {
+                (Some(column), _) => *expr = column.clone(),
+                (None, Some(found)) if found != call => {
+                    let error = DataFusionError::Plan(format!("{found} and {call} in one expression"));
+                    return ControlFlow::Break(Some(error));
+                }
+                (None, _) => self.found = Some(call.clone()),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Writes the first SELECT out.
+struct Expand {
+    columns: Vec<Known>,
+}
+
+impl Walk for Expand {
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
+        let Some(select) = first(&mut query.body) else { return ControlFlow::Continue(()) };
+        ControlFlow::Break(self.select(select).err())
+    }
+}
+
+impl Expand {
+    fn select(&self, select: &mut Select) -> Result<()> {
+        let mut items = Vec::new();
+        for mut item in std::mem::take(&mut select.projection) {
+            let pattern = expr_of(&mut item).and_then(pattern_of);
+            let Some(pattern) = pattern else {
+                items.push(item);
+                continue;
+            };
+            for (name, expr) in self.each(&mut item, &pattern)? {
+                let alias = match &item {
+                    SelectItem::ExprWithAlias { alias, .. } => alias.clone(),
+                    _ => quoted(name),
+                };
+                items.push(SelectItem::ExprWithAlias { expr, alias });
+            }
+        }
+        select.projection = items;
+        if let Some(condition) = &select.selection
+            && let Some(pattern) = pattern_of(&mut condition.clone())
+        {
+            let mut item = SelectItem::UnnamedExpr(condition.clone());
+            let all = self.each(&mut item, &pattern)?.into_iter();
+            select.selection = all.map(|(_, expr)| Expr::Nested(Box::new(expr))).reduce(|left, right| {
+                Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(right) }
+            });
+        }
+        Ok(())
+    }
+
+    /// An item for each column that is meant.
+    fn each(&self, item: &mut SelectItem, pattern: &Function) -> Result<Vec<(String, Expr)>> {
+        let mut each = Vec::new();
+        let meant = meant(pattern)?;
+        for known in self.columns.iter().filter(|known| meant.has(&known.name)) {
+            let Some(mut expr) = expr_of(item).map(|expr| expr.clone()) else { continue };
+            let mut calls = Calls { queries: 0, found: None, column: Some(&known.expr) };
+            let _ = visit_part(&mut expr, &mut calls);
+            each.push((known.name.clone(), expr));
+        }
+        match each.is_empty() {
+            true => plan_err!("{pattern} means none of the columns"),
+            false => Ok(each),
+        }
+    }
+}
+
+/// Which columns are meant.
+enum Meant {
+    Matching(Regex),
+    Listed(Vec<String>),
+    AllBut(Vec<String>),
+}
+
+impl Meant {
+    fn has(&self, name: &str) -> bool {
+        let is_among = |names: &[String]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        match self {
+            Meant::Matching(pattern) => pattern.is_match(name),
+            Meant::Listed(names) => is_among(names),
+            Meant::AllBut(names) => !is_among(names),
+        }
+    }
+}
+
+fn meant(call: &Function) -> Result<Meant> {
+    let FunctionArguments::List(arguments) = &call.args else { return plan_err!("{call} names no columns") };
+    match arguments.args.as_slice() {
+        [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] => Ok(Meant::AllBut(vec![])),
+        [FunctionArg::Unnamed(FunctionArgExpr::WildcardWithOptions(options))] => {
+            let excluded = match &options.opt_exclude {
+                Some(ExcludeSelectItem::Single(name)) => vec![name.clone()],
+                Some(ExcludeSelectItem::Multiple(names)) => names.clone(),
+                None => return plan_err!("{call}: only EXCLUDE may stand behind *"),
+            };
+            let name = |name: &datafusion::sql::sqlparser::ast::ObjectName| {
+                name.0.last().and_then(ObjectNamePart::as_ident).map(normal)
+            };
+            Ok(Meant::AllBut(excluded.iter().filter_map(name).collect()))
+        }
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(names)))] => {
+            match names.elem.iter().map(|name| text(name).map(ToString::to_string)).collect() {
+                Some(names) => Ok(Meant::Listed(names)),
+                None => plan_err!("{call}: the names must be written as texts"),
+            }
+        }
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(pattern))] => match text(pattern).map(Regex::new) {
+            Some(Ok(pattern)) => Ok(Meant::Matching(pattern)),
+            Some(Err(error)) => plan_err!("{call}: {error}"),
+            None => plan_err!(
+                "{call}: the names of columns are given by *, a regular expression or a list of texts"
+            ),
+        },
+        _ => {
+            plan_err!("{call}: the names of columns are given by *, a regular expression or a list of texts")
+        }
+    }
+}

@@ -1,0 +1,126 @@
+-- Functions that DataFusion has under another name or not at all, in words that it has. Where what they are made of compiles, they do.
+
+-- Parts of dates and times.
+CREATE MACRO year(x) AS date_part('year', x);
+CREATE MACRO quarter(x) AS date_part('quarter', x);
+CREATE MACRO month(x) AS date_part('month', x);
+CREATE MACRO week(x) AS date_part('week', x);
+CREATE MACRO weekofyear(x) AS date_part('week', x);
+CREATE MACRO day(x) AS date_part('day', x);
+CREATE MACRO dayofmonth(x) AS date_part('day', x);
+CREATE MACRO dayofweek(x) AS date_part('dow', x);
+CREATE MACRO weekday(x) AS date_part('dow', x);
+CREATE MACRO isodow(x) AS date_part('isodow', x);
+CREATE MACRO dayofyear(x) AS date_part('doy', x);
+CREATE MACRO isoyear(x) AS date_part('isoyear', x);
+CREATE MACRO yearweek(x) AS date_part('isoyear', x) * 100 + date_part('week', x);
+CREATE MACRO decade(x) AS date_part('decade', x);
+CREATE MACRO century(x) AS date_part('century', x);
+CREATE MACRO millennium(x) AS date_part('millennium', x);
+CREATE MACRO hour(x) AS date_part('hour', x);
+CREATE MACRO minute(x) AS date_part('minute', x);
+CREATE MACRO second(x) AS date_part('second', x);
+CREATE MACRO millisecond(x) AS date_part('millisecond', x);
+CREATE MACRO microsecond(x) AS date_part('microsecond', x);
+CREATE MACRO epoch(x) AS date_part('epoch', x);
+CREATE MACRO datepart(part, x) AS date_part(part, x);
+CREATE MACRO datetrunc(part, x) AS date_trunc(part, x);
+CREATE MACRO dayname(x) AS to_char(x, '%A');
+CREATE MACRO monthname(x) AS to_char(x, '%B');
+CREATE MACRO last_day(x) AS CAST(date_trunc('month', x) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE);
+CREATE MACRO date_add(x, i) AS x + i;
+CREATE MACRO today() AS current_date();
+CREATE MACRO get_current_timestamp() AS now();
+CREATE MACRO transaction_timestamp() AS now();
+
+-- Bounds of a unit that lie between two moments; a week is seven whole days.
+CREATE MACRO "date_diff millennium"(a, b) AS CAST(date_part('year', b) / 1000 - date_part('year', a) / 1000 AS BIGINT);
+CREATE MACRO "date_diff century"(a, b) AS CAST(date_part('year', b) / 100 - date_part('year', a) / 100 AS BIGINT);
+CREATE MACRO "date_diff decade"(a, b) AS CAST(date_part('year', b) / 10 - date_part('year', a) / 10 AS BIGINT);
+CREATE MACRO "date_diff year"(a, b) AS CAST(date_part('year', b) - date_part('year', a) AS BIGINT);
+CREATE MACRO "date_diff quarter"(a, b) AS
+    CAST((date_part('year', b) - date_part('year', a)) * 4 + date_part('quarter', b) - date_part('quarter', a) AS BIGINT);
+CREATE MACRO "date_diff month"(a, b) AS
+    CAST((date_part('year', b) - date_part('year', a)) * 12 + date_part('month', b) - date_part('month', a) AS BIGINT);
+CREATE MACRO "date_diff week"(a, b) AS (CAST(b AS DATE) - CAST(a AS DATE)) / 7;
+CREATE MACRO "date_diff day"(a, b) AS CAST(b AS DATE) - CAST(a AS DATE);
+CREATE MACRO "date_diff hour"(a, b) AS
+    (CAST(CAST(date_trunc('hour', b) AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(date_trunc('hour', a) AS TIMESTAMP(6)) AS BIGINT)) / 3600000000;
+CREATE MACRO "date_diff minute"(a, b) AS
+    (CAST(CAST(date_trunc('minute', b) AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(date_trunc('minute', a) AS TIMESTAMP(6)) AS BIGINT)) / 60000000;
+CREATE MACRO "date_diff second"(a, b) AS
+    (CAST(CAST(date_trunc('second', b) AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(date_trunc('second', a) AS TIMESTAMP(6)) AS BIGINT)) / 1000000;
+CREATE MACRO "date_diff millisecond"(a, b) AS
+    (CAST(CAST(date_trunc('millisecond', b) AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(date_trunc('millisecond', a) AS TIMESTAMP(6)) AS BIGINT)) / 1000;
+CREATE MACRO "date_diff microsecond"(a, b) AS
+    CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT);
+
+-- Texts.
+CREATE MACRO strlen(s) AS octet_length(s);
+CREATE MACRO lcase(s) AS lower(s);
+CREATE MACRO ucase(s) AS upper(s);
+CREATE MACRO prefix(s, t) AS starts_with(s, t);
+CREATE MACRO suffix(s, t) AS ends_with(s, t);
+CREATE MACRO string_split(s, t) AS
+    CASE WHEN s IS NULL THEN NULL WHEN t IS NULL OR (s = '' AND t <> '') THEN array_append(string_to_array('', ','), s)
+         ELSE string_to_array(s, nullif(t, '')) END;
+CREATE MACRO str_split(s, t) AS
+    CASE WHEN s IS NULL THEN NULL WHEN t IS NULL OR (s = '' AND t <> '') THEN array_append(string_to_array('', ','), s)
+         ELSE string_to_array(s, nullif(t, '')) END;
+CREATE MACRO split(s, t) AS
+    CASE WHEN s IS NULL THEN NULL WHEN t IS NULL OR (s = '' AND t <> '') THEN array_append(string_to_array('', ','), s)
+         ELSE string_to_array(s, nullif(t, '')) END;
+CREATE MACRO regexp_matches(s, p) AS regexp_like(s, p);
+CREATE MACRO regexp_matches(s, p, o) AS regexp_like(s, p, o);
+CREATE MACRO regexp_full_match(s, p) AS regexp_like(s, '^(?:' || p || ')$');
+CREATE MACRO regexp_extract(s, p) AS
+    CASE WHEN s IS NOT NULL AND p IS NOT NULL THEN coalesce(array_element(regexp_match(s, '(' || p || ')'), 1), '') END;
+CREATE MACRO regexp_extract(s, p, n) AS
+    CASE WHEN s IS NOT NULL AND p IS NOT NULL THEN coalesce(array_element(regexp_match(s, '(' || p || ')'), n + 1), '') END;
+
+-- Numbers.
+CREATE MACRO ceiling(x) AS ceil(x);
+CREATE MACRO sign(x) AS signum(x);
+CREATE MACRO mod(x, y) AS x % y;
+CREATE MACRO xor(x, y) AS x ^ y;
+CREATE MACRO isinf(x) AS abs(x) = CAST('Infinity' AS DOUBLE);
+CREATE MACRO isfinite(x) AS abs(x) < CAST('Infinity' AS DOUBLE);
+
+-- Conditions.
+CREATE MACRO if(c, x, y) AS CASE WHEN c THEN x ELSE y END;
+CREATE MACRO iff(c, x, y) AS CASE WHEN c THEN x ELSE y END;
+
+-- Lists and structs.
+CREATE MACRO struct_extract(s, n) AS get_field(s, n);
+CREATE MACRO list_reverse_sort(l) AS array_sort(l, 'DESC', 'NULLS LAST');
+CREATE MACRO list_min(l) AS array_min(l);
+CREATE MACRO list_unique(l) AS array_length(array_distinct(array_compact(l)));
+
+-- Aggregates.
+CREATE MACRO list(x) AS array_agg(x);
+CREATE MACRO first(x) AS first_value(x);
+CREATE MACRO last(x) AS last_value(x);
+CREATE MACRO arbitrary(x) AS first_value(x);
+CREATE MACRO count_if(c) AS sum(CAST(CAST(c AS BOOLEAN) AS BIGINT));
+CREATE MACRO countif(c) AS sum(CAST(CAST(c AS BOOLEAN) AS BIGINT));
+CREATE MACRO count_star() AS count(*);
+CREATE MACRO every(c) AS bool_and(c);
+CREATE MACRO variance(x) AS var_samp(x);
+CREATE MACRO fsum(x) AS sum(x);
+CREATE MACRO kahan_sum(x) AS sum(x);
+CREATE MACRO sumkahan(x) AS sum(x);
+CREATE MACRO geomean(x) AS exp(avg(ln(x)));
+CREATE MACRO geometric_mean(x) AS exp(avg(ln(x)));
+CREATE MACRO string_agg(s) AS string_agg(s, ',');
+CREATE MACRO group_concat(s) AS string_agg(s, ',');
+CREATE MACRO group_concat(s, t) AS string_agg(s, t);
+CREATE MACRO listagg(s) AS string_agg(s, ',');
+CREATE MACRO listagg(s, t) AS string_agg(s, t);
+CREATE MACRO approx_count_distinct(x) AS approx_distinct(x);
+CREATE MACRO approx_quantile(x, q) AS approx_percentile_cont(x, q);
+CREATE MACRO arg_min(x, y) AS first_value(x ORDER BY y ASC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
+CREATE MACRO argmin(x, y) AS first_value(x ORDER BY y ASC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
+CREATE MACRO min_by(x, y) AS first_value(x ORDER BY y ASC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
+CREATE MACRO arg_max(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
+CREATE MACRO argmax(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
+CREATE MACRO max_by(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);

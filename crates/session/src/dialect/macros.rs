@@ -1,0 +1,490 @@
+//! Macros: names for expressions and queries with parameters, written out where they are called. What a session defines by CREATE MACRO
+//! and what `functions.sql` defines for all sessions are the same.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use datafusion::common::{plan_datafusion_err, plan_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DropFunction, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, MacroArg,
+    MacroDefinition, ObjectName, ObjectNamePart, Query, Statement as Sql, TableAlias, TableFactor,
+};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use parking_lot::RwLock;
+
+use crate::syntax::{Flow, Walk, normal, quoted, visit_part};
+
+/// Parts that all macros of a statement may add to it, and how deep what one makes may be: names that double what they stand for
+/// would fill any memory, and the stack that a statement gets goes by its text.
+const MOST_PARTS: usize = 100_000;
+const MOST_LEVELS: usize = 120;
+
+/// A macro.
+#[derive(Debug, Clone)]
+pub(super) struct Macro {
+    parameters: Vec<Parameter>,
+    definition: MacroDefinition,
+}
+
+#[derive(Debug, Clone)]
+struct Parameter {
+    name: String,
+    default: Option<Expr>,
+}
+
+/// The macros of a session, by their names.
+#[derive(Debug, Default)]
+pub(crate) struct Macros {
+    named: RwLock<HashMap<String, Arc<Macro>>>,
+    changes: AtomicU64,
+}
+
+impl Macros {
+    /// Follows CREATE MACRO and DROP FUNCTION of a macro; whether the statement was one of these.
+    pub fn follow(&self, statement: &Statement) -> Result<bool> {
+        let Statement::Statement(statement) = statement else { return Ok(false) };
+        match statement.as_ref() {
+            Sql::CreateMacro { or_replace, name, args, definition, .. } => {
+                let name = single(name)?;
+                let made = Macro::new(args.as_deref().unwrap_or_default(), definition.clone())?;
+                let mut macros = self.named.write();
+                if !or_replace && macros.contains_key(&name) {
+                    return plan_err!(
+                        "a macro named {name} exists already: CREATE OR REPLACE MACRO replaces it"
+                    );
+                }
+                macros.insert(name, Arc::new(made));
+                self.changes.fetch_add(1, Ordering::SeqCst);
+                Ok(true)
+            }
+            Sql::DropFunction(DropFunction { func_desc, .. }) => match func_desc.as_slice() {
+                [only] => {
+                    // A function of a schema is none.
+                    let Ok(name) = single(&only.name) else { return Ok(false) };
+                    let removed = self.named.write().remove(&name);
+                    self.changes.fetch_add(1, Ordering::SeqCst);
+                    Ok(removed.is_some())
+                }
+                _ => Ok(false),
+            },
+            _ => Ok(false),
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<Macro>> {
+        self.named.read().get(name).cloned()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.named.read().is_empty()
+    }
+
+    /// How often they have changed: a plan that was made before does not mean what its text means now.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+}
+
+fn single(name: &ObjectName) -> Result<String> {
+    match name.0.as_slice() {
+        [ObjectNamePart::Identifier(name)] => Ok(normal(name)),
+        _ => plan_err!("{name}: macros have no schema"),
+    }
+}
+
+/// What is called, where it is a plain name.
+pub(super) fn name_of(call: &Function) -> Option<String> {
+    match call.name.0.as_slice() {
+        [ObjectNamePart::Identifier(name)] => Some(normal(name)),
+        _ => None,
+    }
+}
+
+/// The macros that every session has, by name and number of arguments.
+static KNOWN: LazyLock<HashMap<(String, usize), Macro>> = LazyLock::new(|| {
+    let statements = Parser::parse_sql(&GenericDialect, include_str!("functions.sql")).unwrap_or_default();
+    let known = statements.into_iter().filter_map(|statement| match statement {
+        Sql::CreateMacro { name, args, definition, .. } => {
+            let made = Macro::new(args.as_deref().unwrap_or_default(), definition).ok()?;
+            Some(((single(&name).ok()?, made.parameters.len()), made))
+        }
+        _ => None,
+    });
+    known.collect()
+});
+
+/// A macro that every session has.
+pub(super) fn known(name: &str, arguments: usize) -> Option<&'static Macro> {
+    KNOWN.get(&(name.to_string(), arguments))
+}
+
+impl Macro {
+    fn new(args: &[MacroArg], definition: MacroDefinition) -> Result<Macro> {
+        let mut parameters: Vec<Parameter> = Vec::with_capacity(args.len());
+        for arg in args {
+            let name = normal(&arg.name);
+            if parameters.iter().any(|known| known.name == name) {
+                return plan_err!("the macro has two parameters named {name}");
+            }
+            if arg.default_expr.is_none() && parameters.last().is_some_and(|last| last.default.is_some()) {
+                return plan_err!("the parameter {name} has no default, and one before it has");
+            }
+            parameters.push(Parameter { name, default: arg.default_expr.clone() });
+        }
+        Ok(Macro { parameters, definition })
+    }
+
+    /// What its parameters stand for in a call.
+    fn values(&self, name: &str, args: &[FunctionArg]) -> Result<HashMap<String, Expr>> {
+        let mut values: HashMap<String, Expr> = HashMap::new();
+        for (place, arg) in args.iter().enumerate() {
+            let (parameter, value) = match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) if values.len() == place => {
+                    (self.parameters.get(place), value)
+                }
+                FunctionArg::Named { name: of, arg: FunctionArgExpr::Expr(value), .. } => {
+                    (self.parameters.iter().find(|known| known.name == normal(of)), value)
+                }
+                other => return plan_err!("{other} is no argument of the macro {name}"),
+            };
+            let Some(parameter) = parameter else {
+                return plan_err!(
+                    "{arg} is no argument of the macro {name}, which has {} parameters",
+                    self.parameters.len()
+                );
+            };
+            if values.insert(parameter.name.clone(), value.clone()).is_some() {
+                return plan_err!("the macro {name} gets {} twice", parameter.name);
+            }
+        }
+        for parameter in &self.parameters {
+            if !values.contains_key(&parameter.name) {
+                let Some(default) = &parameter.default else {
+                    return plan_err!("the macro {name} gets no {}", parameter.name);
+                };
+                values.insert(parameter.name.clone(), default.clone());
+            }
+        }
+        Ok(values)
+    }
+
+    /// The expression that a call of it is.
+    pub fn written_out(&self, name: &str, call: &Function, spent: &mut Spent) -> Result<Expr> {
+        let MacroDefinition::Expr(body) = &self.definition else {
+            return plan_err!("{name} is a macro of a table: it stands in FROM");
+        };
+        let mut body = body.clone();
+        self.fill(&mut body, name, arguments(call)?, spent)?;
+        with_clauses(body, name, call)
+    }
+
+    fn fill(
+        &self,
+        body: &mut impl datafusion::sql::sqlparser::ast::VisitMut,
+        name: &str,
+        args: &[FunctionArg],
+        spent: &mut Spent,
+    ) -> Result<()> {
+        let values = self.values(name, args)?;
+        let mut sizes = HashMap::new();
+        for (parameter, value) in &values {
+            sizes.insert(parameter.clone(), Size::of(&mut value.clone()));
+        }
+        let mut own = Size::default();
+        let _ = visit_part(body, &mut own);
+        let deepest = sizes.values().map(|size| size.deepest).max().unwrap_or(0);
+        spent.levels += own.deepest;
+        if spent.levels.min(own.deepest + deepest) > MOST_LEVELS {
+            return plan_err!(
+                "what the macro {name} stands for is too deep: write a part of it as a query of its own"
+            );
+        }
+        spent.add(own.parts, name)?;
+        let mut fill = Fill { values: &values, sizes: &sizes, name, spent };
+        broken(visit_part(body, &mut fill))
+    }
+}
+
+fn broken(flow: Flow) -> Result<()> {
+    match flow {
+        ControlFlow::Break(Some(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The arguments of a call that is written with parentheses.
+fn arguments(call: &Function) -> Result<&[FunctionArg]> {
+    match &call.args {
+        FunctionArguments::List(list) => Ok(&list.args),
+        FunctionArguments::None => Ok(&[]),
+        FunctionArguments::Subquery(_) => {
+            plan_err!("{} takes no query without parentheses of its own", call.name)
+        }
+    }
+}
+
+/// What macros have added to a statement.
+#[derive(Debug, Default)]
+pub(super) struct Spent {
+    parts: usize,
+    /// Of all of them together, as if each stood within the last.
+    levels: usize,
+}
+
+impl Spent {
+    fn add(&mut self, parts: usize, name: &str) -> Result<()> {
+        self.parts += parts;
+        match self.parts > MOST_PARTS {
+            true => plan_err!(
+                "what the macro {name} stands for is too large: it is written out where it is called"
+            ),
+            false => Ok(()),
+        }
+    }
+}
+
+/// How many expressions something has, and how deep they are.
+#[derive(Debug, Default, Clone, Copy)]
+struct Size {
+    parts: usize,
+    level: usize,
+    deepest: usize,
+}
+
+impl Size {
+    fn of(expr: &mut Expr) -> Size {
+        let mut size = Size::default();
+        let _ = visit_part(expr, &mut size);
+        size
+    }
+}
+
+impl Walk for Size {
+    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
+        // A query takes as much of the stack as several expressions.
+        self.parts += 1;
+        self.level += 4;
+        self.deepest = self.deepest.max(self.level);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> Flow {
+        self.level -= 4;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, _: &mut Expr) -> Flow {
+        self.parts += 1;
+        self.level += 1;
+        self.deepest = self.deepest.max(self.level);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _: &mut Expr) -> Flow {
+        self.level -= 1;
+        ControlFlow::Continue(())
+    }
+}
+
+/// Puts values in the places of parameters. It goes from the inside out, so that it does not come into the values.
+struct Fill<'a> {
+    values: &'a HashMap<String, Expr>,
+    sizes: &'a HashMap<String, Size>,
+    name: &'a str,
+    spent: &'a mut Spent,
+}
+
+impl Walk for Fill<'_> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        let Expr::Identifier(name) = expr else { return ControlFlow::Continue(()) };
+        let name = normal(name);
+        let Some(value) = self.values.get(&name) else { return ControlFlow::Continue(()) };
+        let parts = self.sizes.get(&name).map_or(1, |size| size.parts);
+        if let Err(error) = self.spent.add(parts, self.name) {
+            return ControlFlow::Break(Some(error));
+        }
+        *expr = match value {
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) | Expr::Function(_) => {
+                value.clone()
+            }
+            value => Expr::Nested(Box::new(value.clone())),
+        };
+        ControlFlow::Continue(())
+    }
+}
+
+/// What macros call that takes FILTER and OVER.
+const AGGREGATES: [&str; 11] = [
+    "array_agg",
+    "first_value",
+    "last_value",
+    "count",
+    "bool_and",
+    "var_samp",
+    "sum",
+    "avg",
+    "string_agg",
+    "approx_distinct",
+    "approx_percentile_cont",
+];
+
+/// An argument without the parentheses that macros put around it.
+fn plain(arg: &FunctionArg) -> Option<&Expr> {
+    let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else { return None };
+    let mut expr = expr;
+    while let Expr::Nested(inner) = expr {
+        expr = inner;
+    }
+    Some(expr)
+}
+
+/// FILTER, OVER and the like of a call belong to the function that its macro calls.
+fn with_clauses(body: Expr, name: &str, call: &Function) -> Result<Expr> {
+    let (is_distinct, has_clauses) = match &call.args {
+        FunctionArguments::List(list) => (list.duplicate_treatment.is_some(), !list.clauses.is_empty()),
+        _ => (false, false),
+    };
+    let is_plain = call.filter.is_none() && call.over.is_none() && call.null_treatment.is_none();
+    if is_plain && !is_distinct && !has_clauses && call.within_group.is_empty() {
+        return Ok(match body {
+            Expr::Function(_) | Expr::Cast { .. } | Expr::Case { .. } => body,
+            other => Expr::Nested(Box::new(other)),
+        });
+    }
+    let refused = |what: &str| plan_datafusion_err!("{name} takes no {what}");
+    let aggregate = match body {
+        Expr::Function(function)
+            if name_of(&function).is_some_and(|name| AGGREGATES.contains(&name.as_str())) =>
+        {
+            Some(function)
+        }
+        _ => None,
+    };
+    let Some(mut function) = aggregate else { return Err(refused("FILTER, OVER, DISTINCT or ORDER BY")) };
+    if let (FunctionArguments::List(own), FunctionArguments::List(given)) = (&mut function.args, &call.args)
+        && (is_distinct || has_clauses)
+    {
+        let is_same = given.args.len() <= own.args.len()
+            && given.args.iter().zip(&own.args).all(|(given, own)| plain(given) == plain(own));
+        if !is_same || !own.clauses.is_empty() {
+            return Err(refused("DISTINCT or ORDER BY"));
+        }
+        own.duplicate_treatment = given.duplicate_treatment;
+        own.clauses.clone_from(&given.clauses);
+    }
+    function.filter = match (function.filter.take(), call.filter.clone()) {
+        (Some(own), Some(given)) => Some(Box::new(Expr::BinaryOp {
+            left: Box::new(Expr::Nested(own)),
+            op: BinaryOperator::And,
+            right: Box::new(Expr::Nested(given)),
+        })),
+        (own, given) => own.or(given),
+    };
+    if call.over.is_some() {
+        function.over.clone_from(&call.over);
+    }
+    if call.null_treatment.is_some() {
+        function.null_treatment = call.null_treatment;
+    }
+    if !call.within_group.is_empty() {
+        return Err(refused("WITHIN GROUP"));
+    }
+    Ok(Expr::Function(function))
+}
+
+/// Writes out the calls of a session's own macros.
+pub(super) struct Expand<'a> {
+    pub macros: &'a Macros,
+    pub spent: &'a mut Spent,
+    /// Those that are written out right now.
+    active: Vec<String>,
+}
+
+impl<'a> Expand<'a> {
+    /// Nothing where the session has none.
+    pub fn of(macros: &'a Macros, spent: &'a mut Spent) -> Option<Expand<'a>> {
+        (!macros.is_empty()).then(|| Expand { macros, spent, active: Vec::new() })
+    }
+
+    fn begin(&mut self, name: &str) -> Result<Option<Arc<Macro>>> {
+        let Some(found) = self.macros.find(name) else { return Ok(None) };
+        if self.active.iter().any(|active| active == name) {
+            return plan_err!("the macro {name} calls itself");
+        }
+        Ok(Some(found))
+    }
+
+    fn expr(&mut self, call: &Function) -> Result<Option<Expr>> {
+        let Some(name) = name_of(call) else { return Ok(None) };
+        let Some(found) = self.begin(&name)? else { return Ok(None) };
+        // Its own macros are written out before the arguments, whose macros have been already, come into it.
+        let mut inner = found.as_ref().clone();
+        if let MacroDefinition::Expr(body) = &mut inner.definition {
+            self.within(&name, body)?;
+        }
+        inner.written_out(&name, call, self.spent).map(Some)
+    }
+
+    fn within(
+        &mut self,
+        name: &str,
+        body: &mut impl datafusion::sql::sqlparser::ast::VisitMut,
+    ) -> Result<()> {
+        self.active.push(name.to_string());
+        let flow = visit_part(body, self);
+        self.active.pop();
+        broken(flow)
+    }
+
+    fn table(&mut self, factor: &mut TableFactor) -> Result<()> {
+        let TableFactor::Table { name, alias, args: Some(args), .. } = factor else { return Ok(()) };
+        let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else { return Ok(()) };
+        let name = normal(ident);
+        let Some(found) = self.begin(&name)? else { return Ok(()) };
+        let MacroDefinition::Table(query) = &found.definition else {
+            return plan_err!("{name} is a macro of an expression, and no table");
+        };
+        let mut query = query.clone();
+        self.within(&name, &mut query)?;
+        found.fill(&mut query, &name, &args.args, self.spent)?;
+        let named = TableAlias { explicit: true, name: quoted(name), columns: vec![], at: None };
+        let alias = Some(alias.take().unwrap_or(named));
+        *factor = TableFactor::Derived { lateral: false, subquery: query, alias, sample: None };
+        Ok(())
+    }
+}
+
+fn flow(done: Result<()>) -> Flow {
+    done.map_or_else(|error: DataFusionError| ControlFlow::Break(Some(error)), ControlFlow::Continue)
+}
+
+impl Walk for Expand<'_> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        flow(self.table(factor))
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
+        match self.expr(call) {
+            Ok(None) => ControlFlow::Continue(()),
+            Ok(Some(written)) => {
+                *expr = written;
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(Some(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn all_functions_of_the_file_are_known() {
+        assert_eq!(super::KNOWN.len(), include_str!("functions.sql").matches("CREATE MACRO").count());
+    }
+}

@@ -1,0 +1,80 @@
+//! SQL that people bring from other engines (docs/sql.md): what the parser does not take is written in a form that it does (`statements`), and
+//! what DataFusion does not plan as something that it does: functions (`functions`, `functions.sql`), types, joins, files (`reading`) and
+//! macros. Where what comes out compiles, so does what was written. `kelpie.corrections = off` leaves all of this off.
+
+mod aggregates;
+mod asof;
+mod by_name;
+mod columns;
+mod formats;
+mod functions;
+mod joins;
+mod macros;
+mod names_of_types;
+mod reading;
+mod rewrite;
+mod statements;
+mod strptime;
+mod summary;
+mod typed;
+mod types;
+mod words;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::dialect::Dialect;
+
+pub(crate) use by_name::name_columns;
+pub(crate) use columns::expand as expand_columns;
+pub(crate) use macros::Macros;
+use words::{Words, changed};
+
+/// A text that the parser takes.
+#[derive(Debug)]
+pub(crate) struct Written<'a> {
+    pub sql: Cow<'a, str>,
+    /// Whether AT TIME ZONE is a power in it.
+    has_powers: bool,
+}
+
+/// A statement's text as the parser takes it.
+pub(crate) fn written<'a>(sql: &'a str, dialect: &dyn Dialect) -> Result<Written<'a>> {
+    let as_it_is = Written { sql: Cow::Borrowed(sql), has_powers: false };
+    if !statements::may_change(sql) {
+        return Ok(as_it_is);
+    }
+    // What is no text of tokens, the parser says better.
+    let Some(words) = Words::of(sql, dialect) else { return Ok(as_it_is) };
+    let mut changes = Vec::new();
+    statements::changes(&words, &mut changes)?;
+    match changes.is_empty() {
+        true => Ok(as_it_is),
+        false => {
+            Ok(Written { sql: Cow::Owned(changed(sql, changes)), has_powers: statements::has_powers(&words) })
+        }
+    }
+}
+
+/// Writes a syntax tree as one that DataFusion plans.
+pub(crate) fn rewrite(statement: &mut Statement, written: &Written<'_>, state: &SessionState) -> Result<()> {
+    let has_operators = written.has_powers || written.sql.contains("//");
+    let operators = has_operators.then_some(rewrite::Operators { has_powers: written.has_powers });
+    rewrite::rewrite(statement, operators, state)
+}
+
+/// Adds to a session what the statements that are written anew need: functions, plans of relations, and its macros.
+pub(crate) fn add_to(context: &SessionContext) -> Result<()> {
+    let state = context.state_ref();
+    let mut state = state.write();
+    typed::add(&mut state)?;
+    aggregates::add(&mut state)?;
+    state.register_relation_planner(Arc::new(summary::Summaries))?;
+    state.register_relation_planner(Arc::new(asof::AsofJoins))?;
+    state.config_mut().set_extension(Arc::new(Macros::default()));
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! One walk over a statement that writes all of it anew that DataFusion plans otherwise or not at all.
+
+use std::ops::ControlFlow;
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Ident, ObjectName, ObjectNamePart,
+    OrderBy, OrderByKind, Query, Select, SelectItem, Set, SetExpr, Statement as Sql, TableFactor,
+    UnaryOperator, Value,
+};
+
+use super::functions::{Functions, literal, setting};
+use super::macros::{Expand, Macros, Spent};
+use super::{joins, reading, types};
+use crate::syntax::{Flow, Walk, call, normal, quoted, visit};
+
+/// Writes a statement anew.
+pub(super) fn rewrite(
+    statement: &mut Statement,
+    operators: Option<Operators>,
+    state: &SessionState,
+) -> Result<()> {
+    let mut spent = Spent::default();
+    if let Statement::CreateExternalTable(table) = statement {
+        for column in &mut table.columns {
+            types::convert(&mut column.data_type);
+        }
+        return Ok(());
+    }
+    if let Some(mut operators) = operators {
+        ended(visit(statement, &mut operators))?;
+    }
+    let macros = state.config().get_extension::<Macros>();
+    let makes_macro =
+        matches!(statement, Statement::Statement(made) if matches!(made.as_ref(), Sql::CreateMacro { .. }));
+    if let Some(macros) = macros.filter(|_| !makes_macro)
+        && let Some(mut expand) = Expand::of(&macros, &mut spent)
+    {
+        ended(visit(statement, &mut expand))?;
+    }
+    ended(visit(statement, &mut Rewrite { functions: Functions { state, spent: &mut spent } }))
+}
+
+fn ended(flow: Flow) -> Result<()> {
+    match flow {
+        ControlFlow::Break(Some(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn flow(done: Result<()>) -> Flow {
+    done.map_or_else(|error: DataFusionError| ControlFlow::Break(Some(error)), ControlFlow::Continue)
+}
+
+/// Operators, before macros come into the statement.
+pub(super) struct Operators {
+    /// Whether AT TIME ZONE is a power.
+    pub has_powers: bool,
+}
+
+impl Walk for Operators {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        // A sign belongs to the base, -2 ** 2 is 4, and the parser gives it to the power.
+        if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } = expr
+            && self.has_powers
+            && matches!(inner.as_ref(), Expr::AtTimeZone { .. })
+        {
+            let mut power = taken(inner);
+            let mut base = &mut power;
+            while let Expr::AtTimeZone { timestamp, .. } = base {
+                base = timestamp;
+            }
+            *base = Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(taken(base)) };
+            *expr = power;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        match expr {
+            // Of whole numbers DataFusion's quotient is one, and of others DuckDB's is none.
+            Expr::BinaryOp { op: op @ BinaryOperator::DuckIntegerDivide, .. } => *op = BinaryOperator::Divide,
+            Expr::AtTimeZone { timestamp: base, time_zone: exponent } if self.has_powers => {
+                *expr = call("power", vec![double(taken(base)), double(taken(exponent))]);
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn taken(expr: &mut Expr) -> Expr {
+    std::mem::replace(expr, Expr::value(Value::Null))
+}
+
+fn double(expr: Expr) -> Expr {
+    let data_type = DataType::Double(ExactNumberInfo::None);
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
+}
+
+/// Functions, types, joins and files.
+struct Rewrite<'a> {
+    functions: Functions<'a>,
+}
+
+impl Walk for Rewrite<'_> {
+    fn pre_visit_statement(&mut self, statement: &mut Sql) -> Flow {
+        match statement {
+            Sql::CreateTable(table) => {
+                table.columns.iter_mut().for_each(|column| types::convert(&mut column.data_type));
+                // What a session makes in memory is its own, and gone with it.
+                table.temporary = false;
+            }
+            Sql::CreateView(view) => view.temporary = false,
+            Sql::Set(Set::SingleAssignment { variable, .. }) => {
+                if let [ObjectNamePart::Identifier(name)] = variable.0.as_slice()
+                    && let Some(own) = setting(&normal(name))
+                {
+                    let parts = own.split('.').map(|part| ObjectNamePart::Identifier(Ident::new(part)));
+                    *variable = ObjectName(parts.collect());
+                }
+            }
+            Sql::Prepare { data_types, .. } => data_types.iter_mut().for_each(types::convert),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        if let (Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }), SetExpr::Select(select)) =
+            (&mut query.order_by, query.body.as_ref())
+        {
+            // A key that is a column of the list is that column, under the name that it gets below.
+            for key in keys {
+                let is_item =
+                    |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(expr) if *expr == key.expr);
+                if let Expr::Function(function) = &key.expr
+                    && self.functions.renames(function)
+                    && select.projection.iter().any(is_item)
+                {
+                    key.expr = Expr::Identifier(quoted(key.expr.to_string()));
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        for item in &mut select.projection {
+            // A column is called as it is written, not as what it becomes.
+            if let SelectItem::UnnamedExpr(expr @ Expr::Function(_)) = item
+                && let Expr::Function(function) = &*expr
+                && self.functions.renames(function)
+            {
+                let alias = quoted(expr.to_string());
+                *item = SelectItem::ExprWithAlias { expr: taken(expr), alias };
+            }
+        }
+        select.from.iter_mut().for_each(|table| joins::write_out(table, false));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        if let TableFactor::NestedJoin { table_with_joins, alias } = factor {
+            joins::write_out(table_with_joins, alias.is_none());
+        }
+        flow(reading::name(factor, self.functions.state))
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        match expr {
+            Expr::Cast { data_type, .. } => types::convert(data_type),
+            Expr::TypedString(typed) => types::convert(&mut typed.data_type),
+            // A field of what is no column: DataFusion takes its name as a text.
+            Expr::CompoundFieldAccess { access_chain, .. } => {
+                for access in access_chain {
+                    if let AccessExpr::Dot(field @ Expr::Identifier(_)) = access
+                        && let Expr::Identifier(name) = &*field
+                    {
+                        *field = literal(normal(name));
+                    }
+                }
+            }
+            Expr::Function(function) => match self.functions.written_out(function) {
+                Ok(Some(written)) => *expr = written,
+                Ok(None) => {}
+                Err(error) => return ControlFlow::Break(Some(error)),
+            },
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,177 @@
+//! Functions whose meaning goes by the type of their argument, which a statement's syntax does not show: when the plan knows it, they
+//! become DataFusion's own.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::{DFSchema, ScalarValue, internal_err, plan_err};
+use datafusion::error::Result;
+use datafusion::execution::context::ExecutionProps;
+use datafusion::execution::session_state::SessionState;
+use datafusion::functions::expr_fn::{character_length, date_trunc};
+use datafusion::functions_nested::expr_fn::cardinality;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::registry::FunctionRegistry;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast, col, lit,
+    when,
+};
+use datafusion::physical_expr::create_physical_expr;
+
+use super::names_of_types::name_of_type;
+use super::strptime::Strptime;
+
+/// Adds the functions that a session has not got yet.
+pub(super) fn add(state: &mut SessionState) -> Result<()> {
+    let typed = [
+        Typed::new("typeof", |_, data_type| Ok(lit(name_of_type(data_type)))),
+        Typed::new("len", length),
+        Typed::new("epoch_ms", |value, data_type| epoch(value, data_type, TimeUnit::Millisecond)),
+        Typed::new("epoch_us", |value, data_type| epoch(value, data_type, TimeUnit::Microsecond)),
+        Typed::new("epoch_ns", |value, data_type| epoch(value, data_type, TimeUnit::Nanosecond)),
+    ];
+    let readers = [Strptime::new("strptime", false), Strptime::new("try_strptime", true)];
+    let readers = readers.into_iter().map(ScalarUDF::new_from_impl);
+    let functions = typed.into_iter().map(ScalarUDF::new_from_impl).chain(readers);
+    for function in functions {
+        if !state.scalar_functions().contains_key(function.name()) {
+            state.register_udf(Arc::new(function))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a function is of a value of some type.
+type Meaning = fn(Expr, &DataType) -> Result<Expr>;
+
+/// A function of one argument.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Typed {
+    name: &'static str,
+    signature: Signature,
+    meaning: ByName,
+}
+
+/// A meaning, which is what the name of its function says.
+#[derive(Debug, Clone, Copy)]
+struct ByName(Meaning);
+
+impl PartialEq for ByName {
+    fn eq(&self, _: &ByName) -> bool {
+        true
+    }
+}
+
+impl Eq for ByName {}
+
+impl std::hash::Hash for ByName {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+impl Typed {
+    fn new(name: &'static str, meaning: Meaning) -> Typed {
+        Typed { name, signature: Signature::any(1, Volatility::Immutable), meaning: ByName(meaning) }
+    }
+
+    fn of(&self, value: Expr, data_type: &DataType) -> Result<Expr> {
+        (self.meaning.0)(value, data_type)
+    }
+}
+
+/// The column that stands for an argument.
+const ARGUMENT: &str = "argument";
+
+fn schema_of(data_type: &DataType) -> Result<DFSchema> {
+    DFSchema::try_from(Schema::new(vec![Field::new(ARGUMENT, data_type.clone(), true)]))
+}
+
+impl ScalarUDFImpl for Typed {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        use datafusion::logical_expr::ExprSchemable;
+        let [data_type] = arguments else { return plan_err!("{} takes one argument", self.name) };
+        self.of(col(ARGUMENT), data_type)?.get_type(&schema_of(data_type)?)
+    }
+
+    fn simplify(&self, arguments: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        match <[Expr; 1]>::try_from(arguments) {
+            Ok([value]) => {
+                let data_type = info.get_data_type(&value)?;
+                Ok(ExprSimplifyResult::Simplified(self.of(value, &data_type)?))
+            }
+            Err(arguments) => Ok(ExprSimplifyResult::Original(arguments)),
+        }
+    }
+
+    /// For plans that nobody has simplified.
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value] = arguments.args.as_slice() else {
+            return internal_err!("{} of one argument", self.name);
+        };
+        let data_type = value.data_type();
+        let meaning = self.of(col(ARGUMENT), &data_type)?;
+        let (schema, properties) = (schema_of(&data_type)?, ExecutionProps::new());
+        let meaning =
+            create_physical_expr(&meaning, &schema, &properties, &PhysicalPlanningContext::default())?;
+        let schema = Arc::new(Schema::new(vec![Field::new(ARGUMENT, data_type, true)]));
+        let batch = RecordBatch::try_new(schema, vec![value.to_array(arguments.number_rows)?])?;
+        meaning.evaluate(&batch)
+    }
+}
+
+/// The length of a text in characters, or of a list.
+fn length(value: Expr, data_type: &DataType) -> Result<Expr> {
+    let length = match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => character_length(value),
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) | DataType::Map(..) => {
+            let is_empty_or_more = value.clone().is_not_null();
+            // DataFusion's number of the elements of an empty list.
+            let number = datafusion::functions::expr_fn::coalesce(vec![
+                cast(cardinality(value), DataType::Int64),
+                lit(0_i64),
+            ]);
+            return when(is_empty_or_more, number).end();
+        }
+        DataType::Null => lit(ScalarValue::Int64(None)),
+        DataType::Dictionary(_, values) => return length(cast(value, values.as_ref().clone()), values),
+        other => return plan_err!("len: a {} has no length: texts and lists have one", name_of_type(other)),
+    };
+    Ok(cast(length, DataType::Int64))
+}
+
+/// The units since 1970 of a time; of a number the time.
+fn epoch(value: Expr, data_type: &DataType, unit: TimeUnit) -> Result<Expr> {
+    let name = match unit {
+        TimeUnit::Millisecond => "epoch_ms",
+        TimeUnit::Microsecond => "epoch_us",
+        _ => "epoch_ns",
+    };
+    match data_type {
+        data_type if data_type.is_integer() => {
+            Ok(cast(cast(value, DataType::Int64), DataType::Timestamp(unit, None)))
+        }
+        DataType::Date32 | DataType::Date64 => {
+            Ok(cast(cast(value, DataType::Timestamp(unit, None)), DataType::Int64))
+        }
+        DataType::Timestamp(_, zone) => {
+            // A cast to a coarser unit cuts towards 1970, and times before that would be later ones.
+            let value = match unit {
+                TimeUnit::Millisecond => date_trunc(lit("millisecond"), value),
+                TimeUnit::Microsecond => date_trunc(lit("microsecond"), value),
+                _ => value,
+            };
+            Ok(cast(cast(value, DataType::Timestamp(unit, zone.clone())), DataType::Int64))
+        }
+        DataType::Null => Ok(lit(ScalarValue::Int64(None))),
+        other => plan_err!("{name}: a {} is no time", name_of_type(other)),
+    }
+}
