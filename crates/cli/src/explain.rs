@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use kelpie_session::Stage;
+use kelpie_session::{Stage, message};
 
 use crate::args::{ExplainArguments, SessionArguments, StageName};
 use crate::statements;
@@ -29,7 +29,7 @@ pub async fn show(session: SessionArguments, sql: &str, stage: Stage) -> Result<
     }
     for statement in statements {
         let text = session.explain(&statement, stage).await;
-        let text = text.map_err(|error| anyhow!("{}", error.strip_backtrace()))?;
+        let text = text.map_err(|error| anyhow!(message(&error)))?;
         writeln!(std::io::stdout(), "{}", text.trim_end())?;
     }
     Ok(ExitCode::SUCCESS)
