@@ -7,6 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use kelpie_session::{Stage, message};
 
 use crate::args::{ExplainArguments, SessionArguments, StageName};
+use crate::output::write_text;
 use crate::statements;
 
 pub async fn run(arguments: ExplainArguments) -> Result<ExitCode> {
@@ -30,7 +31,13 @@ pub async fn show(session: SessionArguments, sql: &str, stage: Stage) -> Result<
     for statement in statements {
         let text = session.explain(&statement, stage).await;
         let text = text.map_err(|error| anyhow!(message(&error)))?;
-        writeln!(std::io::stdout(), "{}", text.trim_end())?;
+        match stage {
+            Stage::Plan | Stage::Variants => write_text(text.trim_end())?,
+            // Code is cut nowhere.
+            Stage::Pipelines | Stage::Kir | Stage::Code => {
+                writeln!(std::io::stdout(), "{}", text.trim_end())?
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -35,7 +35,7 @@ fn mistakes_in_syntax_are_shown_where_they_are() {
     let select = "syntax error at `selec`: expected an SQL statement; did you mean SELECT for `selec`?";
     says("selec name from people", select, "selec name");
     let from = "syntax error at `people`: expected end of statement; did you mean FROM for `form`?";
-    says("select name\nform people", from, "people");
+    says("select name\nform people", from, "form");
     let end = "syntax error at the end of the statement: expected an expression";
     says("select name from people where", end, "");
     says("select 'abc from people", "syntax error: a text has no closing quote", "'abc");
@@ -64,7 +64,7 @@ fn names_that_are_not_there_are_shown_with_those_that_are_near() {
     says("select p.name from people", table, "p.name");
     says("select * from peopel", "the table `peopel` was not found; did you mean `people`?", "peopel");
     says("select * from x.y", "the table `x.y` was not found; there are `people`", "x.y");
-    let twice = "the column `name` is one of several tables: write the table before it, as in `t.name`";
+    let twice = "the column `name` is ambiguous, as several tables have it: write the table before it, as in `t.name`";
     says("select a.age from people a, people b where name = 'x'", twice, "name =");
     says("select uper(name) from people", "there is no function `uper`; did you mean `upper`?", "uper(");
     let other = "there is no function `group_concat`; use string_agg(text, ', ')";
@@ -91,7 +91,25 @@ fn types_that_do_not_fit_are_named_as_people_name_them() {
     says("select round(note, 2) from people", "round takes a number; note is text", "round(");
     let operator = "the operator + does not go with text on the left and a date on the right";
     says("select name + born from people", operator, "");
-    says("select max(name, age) from people", "max has 2 arguments and takes 1", "max(");
+    says("select max(name, age) from people", "max has 2 arguments, which are too few or too many", "max(");
+    says(
+        "select upper(age) from people",
+        "upper does not take that: age is a number; it is upper(text)",
+        "upper(",
+    );
+    says("select upper(name, name) from people", "upper has 2 arguments, and is upper(text)", "upper(");
+    says("select concat() from people", "concat has no arguments, which are too few or too many", "concat(");
+    let substr = "substr does not take that: 'abc' is text, 'x' is text; it is substr(str: text, start_pos: number) or \
+                  substr(str: text, start_pos: number, length: number)";
+    says("select substr('abc', 'x')", substr, "substr(");
+    says("select lag(age) from people", "lag is a window function: OVER (…) stands behind it", "lag(");
+    says("select * from people where name", "a condition is true or false; people.name is text", "");
+    let window = "a window function cannot stand here: name it in a subquery, or use QUALIFY";
+    says("select * from people where row_number() over () = 1", window, "");
+    says("insert into people select 1", "INSERT has another number of values than there are columns", "");
+    says("copy people to 'x.docx'", ".docx is not written; .parquet, .csv, .json and .arrow are", "");
+    let option = "datafusion.execution.batch_size: 'many' is no whole number";
+    says("set datafusion.execution.batch_size = 'many'", option, "");
     says("select name like 5 from people", "LIKE goes with texts, and not with text and a number", "");
     says("select not name from people", "NOT takes true or false, and not text", "");
     let group = "the column `name` stands beside an aggregate: it has to be in GROUP BY, or in an aggregate such as min(name)";

@@ -260,7 +260,8 @@ impl Output {
             None if on_terminal => terminal().columns,
             None => return None,
         };
-        let is_coloured = on_terminal && console::colors_enabled();
+        // Not every pager passes colours on.
+        let is_coloured = on_terminal && !self.is_paged() && console::colors_enabled();
         Some(Fit { width, row_limit: self.row_limit(), is_coloured })
     }
 
@@ -295,6 +296,14 @@ impl Output {
             Some(file) => file.complete(),
             None => Ok(()),
         }
+    }
+}
+
+/// Writes a plan, or the like, to the standard output: on a terminal in lines that fit.
+pub fn write_text(text: &str) -> Result<()> {
+    match io::stdout().is_terminal() {
+        true => PlanWriter::new(io::stdout().lock(), terminal().columns).text(text),
+        false => Ok(writeln!(io::stdout(), "{text}")?),
     }
 }
 

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// What is asked where `$PAGER` names none: `-S` leaves lines as they are, `-R` shows colours.
-const USUAL: &str = "less -SR";
+/// What is asked where `$PAGER` names none. `LESS` tells it, unless the user does, to leave long lines as they are (S).
+const USUAL: &str = "less";
 
 /// Keeps what fits on the screen until the end, and gives all to the pager as soon as it does not.
 pub struct Pager {
@@ -29,7 +29,11 @@ impl Pager {
         let command = named.unwrap_or_else(|| USUAL.into());
         let mut words = command.split_whitespace();
         let program = words.next().unwrap_or_default();
-        let started = Command::new(program).args(words).stdin(Stdio::piped()).spawn();
+        let mut pager = Command::new(program);
+        if std::env::var_os("LESS").is_none() {
+            pager.env("LESS", "S");
+        }
+        let started = pager.args(words).stdin(Stdio::piped()).spawn();
         started.with_context(|| format!("cannot start the pager `{command}` (.pager off does without)"))
     }
 }

@@ -41,13 +41,16 @@ impl<W: Write> PlanWriter<W> {
         for row in 0..batch.num_rows() {
             for (column, formatter) in formatters.iter().enumerate() {
                 let text = escaped(&formatter.value(row).try_to_string()?);
-                for line in text.trim_end().lines() {
-                    let title = if column == 0 { format!("{line}:") } else { line.to_string() };
-                    self.line(&title)?;
-                }
+                let text = text.trim_end();
+                self.text(&if column == 0 { format!("{text}:") } else { text.to_string() })?;
             }
         }
         Ok(())
+    }
+
+    /// Writes text line by line.
+    pub fn text(&mut self, text: &str) -> Result<()> {
+        text.lines().try_for_each(|line| self.line(line))
     }
 
     /// A line in as many as it takes, cut after blanks where there are some.

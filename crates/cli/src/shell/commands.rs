@@ -85,7 +85,7 @@ pub const COMMANDS: [Command; 15] = [
         name: ".output",
         also: &["\\o"],
         argument: Argument::File,
-        about: "send results to a file, until the next .output; without a file, to the terminal",
+        about: "send results to a file, until the next .output",
     },
     Command {
         name: ".pager",
@@ -318,16 +318,14 @@ fn help(name: Option<&str>) -> Result<Vec<String>> {
         };
         return Ok(vec![format!("{} {}: {}{also}", command.name, command.argument.shown(), command.about)]);
     }
-    let mut lines = vec![
-        "Statements end with `;` and may span lines. Ctrl-C cancels a running statement, Ctrl-D leaves."
-            .to_string(),
-    ];
+    let mut lines =
+        vec!["Statements end with `;`. Ctrl-C cancels a running statement, Ctrl-D leaves.".to_string()];
     for command in &COMMANDS {
         let usage = format!("{} {}", command.name, command.argument.shown());
         lines.push(format!("  {usage:<20} {}", command.about));
     }
-    lines.push("\\?, \\d, \\dt, \\i, \\o, \\q, \\timing and \\x (a line a value) work as in psql; help, quit and exit need no dot.".into());
-    lines.push("select … from 'file.parquet' reads a file; SET kelpie.device = 'cpu' sets an option; EXPLAIN shows the plan.".into());
+    lines.push("\\?, \\d, \\dt, \\i, \\o, \\q, \\timing and \\x (a line a value) are as in psql.".into());
+    lines.push("select … from 'file.parquet' reads a file. SHOW ALL lists the options.".into());
     Ok(lines)
 }
 
@@ -365,7 +363,7 @@ mod tests {
             assert!(MEANT.iter().all(|(word, _)| word != name), "{name}");
         }
         assert!(COMMANDS.is_sorted_by_key(|command| command.name));
-        assert!(help(None).unwrap().iter().all(|line| line.chars().count() <= 125));
+        assert!(help(None).unwrap().iter().all(|line| line.chars().count() <= 80));
     }
 
     #[test]

@@ -105,6 +105,9 @@ pub fn complete(text: &str, position: usize, known: &Known) -> Words {
         let small = !word.contains(char::is_uppercase);
         let as_typed = |name: &str| if small { name.to_lowercase() } else { name.to_uppercase() };
         let keywords = ALL_KEYWORDS.iter().filter(|name| starts_with(name, word)).map(|name| as_typed(name));
+        let is_function =
+            |name: &String| known.functions.iter().any(|function| function.eq_ignore_ascii_case(name));
+        let keywords = keywords.filter(|name| !is_function(name));
         found.extend(
             known.functions.iter().filter(|name| starts_with(name, word)).map(|name| format!("{name}(")),
         );

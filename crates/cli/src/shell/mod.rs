@@ -87,10 +87,14 @@ impl Shell {
             },
             None => return Ok(Next::Continue),
         };
-        match self.read(&file).await? {
-            // A mistake in it must not lock the user out.
-            Next::Stop if arguments.init.is_none() => Ok(Next::Continue),
-            next => Ok(next),
+        match self.read(&file).await {
+            // A mistake in one's own configuration must not lock one out.
+            Ok(Next::Stop) if arguments.init.is_none() => Ok(Next::Continue),
+            Err(error) if arguments.init.is_none() && !is_broken_pipe(&error) => {
+                complain(&format!("warning: {}", message(&error)));
+                Ok(Next::Continue)
+            }
+            next => next,
         }
     }
 
@@ -126,25 +130,37 @@ impl Shell {
         })
     }
 
+    /// Reads what comes down a pipe. Where nothing does, the rows of the tables that were named are what is wanted.
     async fn standard_input(&mut self) -> Result<Next> {
-        let (mut script, mut is_empty) = (Script::new(""), true);
+        let (mut script, mut line, mut is_empty) = (None::<Script>, String::new(), true);
         let origin = Origin { name: Some("stdin"), ends_at_errors: false };
-        for line in io::stdin().lock().lines() {
-            let line = line.context("cannot read the standard input")?;
-            script.push(crate::statements::without_mark(&line));
-            script.push("\n");
+        // A terminal is asked for nothing here: the results go elsewhere.
+        while !io::stdin().is_terminal() {
+            line.clear();
+            if io::stdin().lock().read_line(&mut line).context("cannot read the standard input")? == 0 {
+                break;
+            }
             is_empty &= line.trim().is_empty();
-            let next = self.take(&mut script, &origin, false).await?;
+            let script = match &mut script {
+                Some(script) => {
+                    script.push(&line);
+                    script
+                }
+                None => script.insert(Script::new(&line)),
+            };
+            let next = self.take(script, &origin, false).await?;
             if next != Next::Continue {
                 return Ok(next);
             }
         }
-        if is_empty && !self.runner.named_tables.is_empty() {
-            let tables = self.runner.named_tables.iter();
-            let all = tables.map(|name| format!("SELECT * FROM \"{}\"", name.replace('"', "\"\"")));
-            return self.sources(all.map(Source::Sql).collect()).await;
+        match script {
+            Some(mut script) if !is_empty => self.take(&mut script, &origin, true).await,
+            _ => {
+                let tables = std::mem::take(&mut self.runner.named_tables).into_iter();
+                let all = tables.map(|name| format!("SELECT * FROM \"{}\"", name.replace('"', "\"\"")));
+                self.sources(all.map(Source::Sql).collect()).await
+            }
         }
-        self.take(&mut script, &origin, true).await
     }
 
     /// Reads lines with editing, history and completion, until Ctrl-D or `.quit`.

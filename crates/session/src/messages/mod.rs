@@ -53,7 +53,7 @@ impl Worded {
 }
 
 /// An error of a statement, before its rows came or while they did.
-pub(crate) fn worded(error: DataFusionError, sql: &str, state: &SessionState) -> DataFusionError {
+pub fn worded(error: DataFusionError, sql: &str, state: &SessionState) -> DataFusionError {
     let error = with_limit(error);
     let tokens = Tokens::of(sql);
     let text = |worded: Worded| match &worded.place {
@@ -66,6 +66,9 @@ pub(crate) fn worded(error: DataFusionError, sql: &str, state: &SessionState) ->
             DataFusionError::NotImplemented(_) => DataFusionError::NotImplemented(text(worded)),
             _ => DataFusionError::Plan(text(worded)),
         };
+    }
+    if let Some(worded) = names::setting(&message(&error)) {
+        return DataFusionError::Plan(text(worded));
     }
     match values::worded(root, &tokens) {
         Some(worded) => {

@@ -36,7 +36,7 @@ pub(super) fn column(error: &SchemaError, tokens: &Tokens<'_>) -> Option<Worded>
         SchemaError::AmbiguousReference { field } if field.relation.is_none() => {
             let place = tokens.name(&[&field.name], false);
             let text = format!(
-                "the column `{}` is one of several tables: write the table before it, as in `t.{}`",
+                "the column `{}` is ambiguous, as several tables have it: write the table before it, as in `t.{}`",
                 field.name, field.name
             );
             Some(Worded::at(text, place))
@@ -152,6 +152,10 @@ pub(super) fn function(message: &str, tokens: &Tokens<'_>, state: &SessionState)
     let name = message.strip_prefix("Invalid function '")?.split('\'').next()?;
     let place = tokens.name(&[name], true);
     let lower = name.to_lowercase();
+    if state.window_functions().contains_key(&lower) {
+        let text = format!("{lower} is a window function: OVER (…) stands behind it");
+        return Some(Worded::at(text, place));
+    }
     let functions = state.scalar_functions().keys().chain(state.aggregate_functions().keys());
     let mut functions: Vec<&String> = functions.chain(state.window_functions().keys()).collect();
     functions.sort();
@@ -184,4 +188,16 @@ pub(super) fn option(message: &str, state: &SessionState) -> Option<Worded> {
         None if ours().is_some() => None,
         None => Some(Worded::at(format!("there is no option `{name}`; SHOW ALL lists the options"), None)),
     }
+}
+
+/// A value that an option cannot have.
+pub(super) fn setting(message: &str) -> Option<Worded> {
+    let (key, rest) = message.strip_prefix("Error setting config ")?.split_once(": Error parsing '")?;
+    let (value, wanted) = rest.split_once("' as ")?;
+    let wanted = match wanted.split(':').next().unwrap_or_default() {
+        "bool" => "neither true nor false",
+        "f64" => "no number",
+        _ => "no whole number",
+    };
+    Some(Worded::at(format!("{key}: '{value}' is {wanted}"), None))
 }

@@ -156,11 +156,15 @@ impl<'a> Tokens<'a> {
         end..end
     }
 
-    /// The token before a place, as it is written.
-    pub fn before(&self, place: usize) -> Option<&'a str> {
-        let before =
-            self.tokens.iter().rev().find(|token| token.bytes.end <= place && !token.bytes.is_empty())?;
-        self.text.get(before.bytes.clone())
+    /// The bytes of the token before a place.
+    pub fn before(&self, place: usize) -> Option<Range<usize>> {
+        let is_before = |token: &&Place| token.bytes.end <= place && !token.bytes.is_empty();
+        self.tokens.iter().rev().find(is_before).map(|token| token.bytes.clone())
+    }
+
+    /// What is written at a place.
+    pub fn at(&self, place: &Range<usize>) -> &'a str {
+        self.text.get(place.clone()).unwrap_or_default()
     }
 }
 
@@ -207,7 +211,7 @@ pub fn with_lines_from(message: &str, first_line: usize) -> (String, Option<usiz
 mod tests {
     use super::*;
 
-    fn at<'a>(text: &'a str, place: Option<Range<usize>>) -> Option<(usize, &'a str)> {
+    fn at(text: &str, place: Option<Range<usize>>) -> Option<(usize, &str)> {
         place.map(|place| (place.start, &text[place]))
     }
 

@@ -33,15 +33,20 @@ pub(super) fn worded(error: &ParserError, tokens: &Tokens<'_>) -> Option<Worded>
     }
     let place = tokens.written(found, line.unwrap_or(1), column);
     let before = place.as_ref().and_then(|place| tokens.before(place.start));
-    let hint = if before == Some(",") && is_clause(found) {
-        "; a comma stands before it".to_string()
-    } else {
-        // `select a form t`: the word before was taken for a name.
-        let words = [Some(found), before].into_iter().flatten();
-        let meant = words.filter(|word| !is_clause(word)).find_map(|word| Some((word, meant(word)?)));
-        meant.map_or(String::new(), |(word, clause)| format!("; did you mean {clause} for `{word}`?"))
-    };
-    Some(Worded::at(format!("syntax error at `{found}`: expected {expected}{hint}"), place))
+    let text = format!("syntax error at `{found}`: expected {expected}");
+    if before.as_ref().is_some_and(|before| tokens.at(before) == ",") && is_clause(found) {
+        return Some(Worded::at(format!("{text}; a comma stands before it"), place));
+    }
+    // `select a form t`: the word before was taken for a name.
+    for word in [place.clone(), before].into_iter().flatten() {
+        if let Some(clause) = meant(tokens.at(&word)) {
+            return Some(Worded::at(
+                format!("{text}; did you mean {clause} for `{}`?", tokens.at(&word)),
+                Some(word),
+            ));
+        }
+    }
+    Some(Worded::at(text, place))
 }
 
 fn is_clause(word: &str) -> bool {
@@ -49,7 +54,7 @@ fn is_clause(word: &str) -> bool {
 }
 
 fn meant(word: &str) -> Option<String> {
-    let is_word = word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let is_word = word.len() > 2 && !is_clause(word) && word.bytes().all(|byte| byte.is_ascii_alphabetic());
     // Only a letter or two: `orders` is no misspelled ORDER.
     nearest(word, CLAUSES.iter())
         .filter(|clause| is_word && clause.len().abs_diff(word.len()) <= 1 && !is_plural(word, clause))

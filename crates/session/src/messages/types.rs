@@ -1,7 +1,7 @@
 //! Functions and operators over types that they do not take.
 
-use super::Worded;
 use super::place::Tokens;
+use super::{Worded, plain};
 
 /// Functions that take numbers only, by the beginnings of their names.
 const OF_NUMBERS: [&str; 26] = [
@@ -13,31 +13,8 @@ const OF_NUMBERS: [&str; 26] = [
 pub(super) fn worded(message: &str, tokens: &Tokens<'_>) -> Option<Worded> {
     of_group(message, tokens)
         .or_else(|| of_operator(message))
-        .or_else(|| of_count(message, tokens))
         .or_else(|| of_function(message, tokens))
         .or_else(|| of_operand(message))
-}
-
-/// A function with more or fewer arguments than it takes.
-fn of_count(message: &str, tokens: &Tokens<'_>) -> Option<Worded> {
-    if message.starts_with("Substring without for/from") {
-        let place =
-            ["substr", "substring"].iter().find_map(|name| tokens.arguments(name)).map(|call| call.bytes);
-        return Some(Worded::at(
-            "substr takes a text and where it begins: substr(text, start, length)",
-            place,
-        ));
-    }
-    let (before, rest) = message.split_once(" was called with ")?;
-    let function = before.rsplit([' ', ':']).next()?;
-    let (given, rest) = rest.split_once(" argument")?;
-    let (_, wanted) = rest.split_once("requires ")?;
-    let wanted = wanted.trim_start_matches("only ");
-    let wanted = wanted.split(['.', ',']).next()?.trim();
-    // Functions of a kind say it together, as `min/max`.
-    let call = function.split('/').find_map(|name| tokens.arguments(name).map(|call| (name, call)));
-    let (name, place) = call.map_or((function, None), |(name, call)| (name, Some(call.bytes)));
-    Some(Worded::at(format!("{name} has {given} arguments and takes {wanted}"), place))
 }
 
 /// An operand of a type that an operator does not take.
@@ -58,71 +35,122 @@ fn of_operand(message: &str) -> Option<Worded> {
     if message.starts_with("Unary operator '-' only supports") {
         return Some(Worded::at("the sign - takes numbers, intervals and timestamps", None));
     }
+    if let Some((predicate, found)) = strip("Cannot create filter with non-boolean predicate '")
+        .and_then(|rest| rest.split_once("' returning "))
+    {
+        return Some(Worded::at(
+            format!("a condition is true or false; {predicate} is {}", kind_of(found)),
+            None,
+        ));
+    }
+    if message == "Column count doesn't match insert query!" {
+        return Some(Worded::at("INSERT has another number of values than there are columns", None));
+    }
+    if let Some(ending) = strip("There is no registered file format with ext ") {
+        return Some(Worded::at(
+            format!(".{ending} is not written; .parquet, .csv, .json and .arrow are"),
+            None,
+        ));
+    }
     let found = strip("Expected LIMIT to be an integer or null, but got ")?;
     Some(Worded::at(format!("LIMIT takes a number, and not {}", kind_of(found)), None))
 }
 
-/// A function whose arguments have other types than it takes.
+/// A function with other arguments than it takes.
 fn of_function(message: &str, tokens: &Tokens<'_>) -> Option<Worded> {
-    let (_, rest) = message
-        .split_once("to satisfy a call to '")
-        .or_else(|| message.split_once("Function '"))
-        .or_else(|| message.split_once("function '"))
-        .or_else(|| message.split_once("argument types '"))?;
-    let function = rest.split(['\'', '(']).next()?.to_lowercase();
+    if message.starts_with("Substring without for/from") {
+        let place =
+            ["substr", "substring"].iter().find_map(|name| tokens.arguments(name)).map(|call| call.bytes);
+        return Some(Worded::at(
+            "substr takes a text and where it begins: substr(text, start, length)",
+            place,
+        ));
+    }
+    let (function, given) = called(message)?;
+    if function.starts_with("kelpie_") {
+        // What stands for an operator: it says itself what it takes.
+        let own = message.split_once("coercion failed with: ")?.1.split(". No function matches").next()?;
+        return Some(Worded::at(plain(own), None));
+    }
     let call = tokens.arguments(&function);
-    let given = given_types(message);
     let arguments = call.as_ref().map(|call| call.arguments.clone()).unwrap_or_default();
-    let described = |index: usize, data_type: &String| match arguments.get(index) {
+    let place = call.map(|call| call.bytes);
+    let takes = candidates(message);
+    let of_count = [
+        "expects ",
+        "does not support zero arguments",
+        "was called with ",
+        "at least one argument",
+        "requires ",
+    ];
+    let is_count =
+        of_count.iter().any(|words| message.contains(words)) && !message.contains("but received String");
+    let fits = takes.iter().any(|candidate| candidate.matches(',').count() + 1 == given.len());
+    if given.is_empty() || (is_count && !fits) {
+        let count = match given.len() {
+            0 => "no arguments".to_string(),
+            1 => "1 argument".to_string(),
+            count => format!("{count} arguments"),
+        };
+        let takes = if takes.is_empty() {
+            "which are too few or too many".into()
+        } else {
+            format!("and is {}", takes.join(" or "))
+        };
+        return Some(Worded::at(format!("{function} has {count}, {takes}"), place));
+    }
+    let described = |(index, data_type): (usize, &String)| match arguments.get(index) {
         Some(argument) => format!("{argument} is {}", kind_of(data_type)),
         None => format!("an argument is {}", kind_of(data_type)),
     };
-    let place = call.as_ref().map(|call| call.bytes.clone());
-    let takes_numbers = OF_NUMBERS.iter().any(|name| {
-        function
-            .strip_prefix(name)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(|c: char| c == '_' || c.is_ascii_digit()))
-    });
-    let wrong: Vec<String> = given
-        .iter()
-        .enumerate()
-        .filter(|(_, data_type)| !is_number(data_type))
-        .map(|(index, data_type)| described(index, data_type))
-        .collect();
+    let goes_on = |rest: &str| rest.is_empty() || rest.starts_with(|c: char| c == '_' || c.is_ascii_digit());
+    let takes_numbers = OF_NUMBERS.iter().any(|name| function.strip_prefix(name).is_some_and(goes_on));
+    let wrong = given.iter().enumerate().filter(|(_, data_type)| !is_number(data_type));
+    let wrong: Vec<String> = wrong.map(described).collect();
     if takes_numbers && !wrong.is_empty() {
         return Some(Worded::at(format!("{function} takes a number; {}", wrong.join(", ")), place));
     }
-    if message.contains("expects") && message.contains("arguments") || given.is_empty() {
-        return None;
+    let all: Vec<String> = given.iter().enumerate().map(described).collect();
+    let takes = if takes.is_empty() { String::new() } else { format!("; it is {}", takes.join(" or ")) };
+    Some(Worded::at(format!("{function} does not take that: {}{takes}", all.join(", ")), place))
+}
+
+/// The function of a message, and the types that it was given.
+fn called(message: &str) -> Option<(String, Vec<String>)> {
+    if let Some((_, rest)) = message.split_once("argument types '") {
+        let (function, types) = rest.split_once("'.")?.0.split_once('(')?;
+        return Some((function.to_lowercase(), split_types(types.strip_suffix(')')?)));
     }
-    let wanted = of_candidates(message).map_or(String::new(), |wanted| format!(" (it takes {wanted})"));
-    let all: Vec<String> =
-        given.iter().enumerate().map(|(index, data_type)| described(index, data_type)).collect();
-    Some(Worded::at(format!("{function} does not take such arguments: {}{wanted}", all.join(", ")), place))
+    let (_, rest) = message.split_once("to satisfy a call to '")?;
+    let (function, rest) = rest.split_once('\'')?;
+    let types = rest.split_once("coercion from ")?.1.split_once(" to the signature")?.0;
+    Some((function.to_lowercase(), split_types(types)))
 }
 
-/// The types that a message says were given.
-fn given_types(message: &str) -> Vec<String> {
-    let between = |start: &str, end: &str| Some(message.split_once(start)?.1.split_once(end)?.0.to_string());
-    let list = between("coercion from ", " to the signature").or_else(|| between("but received ", "."));
-    let list = list.or_else(|| {
-        let call = message.split_once("argument types '")?.1.split_once("'.")?.0;
-        Some(call.split_once('(')?.1.strip_suffix(')')?.to_string())
-    });
-    split_types(&list.unwrap_or_default())
-}
-
-/// What a function takes, as `array_element(array, index)`, where its names for that say something to people.
-fn of_candidates(message: &str) -> Option<String> {
-    let (_, list) = message.split_once("Candidate functions:\n")?;
-    let vague = |line: &str| {
-        ["UserDefined", "Any", "Coercible", "Uniform", "Exact", "Variadic", "Numeric"]
-            .iter()
-            .any(|word| line.contains(word))
+/// What a function takes, as `substr(str, start_pos)`, where its names for that say something to people.
+fn candidates(message: &str) -> Vec<String> {
+    let Some((_, list)) = message.split_once("Candidate functions:\n") else { return Vec::new() };
+    let vague = ["UserDefined", "Any", "Coercible", "Uniform", "Exact", "Variadic", "Comparable"];
+    let lines = list
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !vague.iter().any(|word| line.contains(word)));
+    let plain = |line: &str| {
+        let (name, arguments) = line.split_once('(')?;
+        let arguments = split_types(arguments.strip_suffix(')')?);
+        let shown = arguments.iter().map(|argument| match argument.split_once(": ") {
+            Some((name, data_type)) => format!("{name}: {}", bare_kind(data_type)),
+            None => bare_kind(argument).to_string(),
+        });
+        Some(format!("{name}({})", shown.collect::<Vec<_>>().join(", ")))
     };
-    let lines: Vec<&str> =
-        list.lines().map(str::trim).filter(|line| !line.is_empty() && !vague(line)).collect();
-    if lines.is_empty() { None } else { Some(lines.join(" or ")) }
+    lines.filter_map(plain).collect()
+}
+
+/// A type without the article.
+fn bare_kind(data_type: &str) -> &str {
+    let kind = if data_type == "Numeric" { "number" } else { kind_of(data_type) };
+    kind.trim_start_matches("a ").trim_start_matches("an ")
 }
 
 /// `Utf8, Decimal128(15, 2)` one by one.
@@ -160,7 +188,7 @@ fn kind_of(data_type: &str) -> &str {
     match () {
         () if begins(&["Interval", "Duration"]) => "an interval",
         () if is_number(data_type) => "a number",
-        () if begins(&["Utf8", "LargeUtf8"]) => "text",
+        () if begins(&["Utf8", "LargeUtf8", "String"]) => "text",
         () if begins(&["Dictionary"]) && data_type.contains("Utf8") => "text",
         () if begins(&["Boolean"]) => "true or false",
         () if begins(&["Date"]) => "a date",
@@ -235,8 +263,14 @@ pub(super) fn mistaken(message: &str) -> Option<Worded> {
     None
 }
 
-/// A statement that the tables of files do not take.
+/// What is not there: where window functions stand, and writes to tables of files.
 pub(super) fn not_there(message: &str) -> Option<Worded> {
+    if message.starts_with("Physical plan does not support logical expression WindowFunction") {
+        return Some(Worded::at(
+            "a window function cannot stand here: name it in a subquery, or use QUALIFY",
+            None,
+        ));
+    }
     let (statement, _) = message.split_once(" not supported for ")?;
     let is_write = ["UPDATE", "DELETE", "TRUNCATE"].contains(&statement);
     is_write.then(|| {
