@@ -66,6 +66,10 @@ fn names_that_are_not_there_are_shown_with_those_that_are_near() {
     says("select * from x.y", "the table `x.y` was not found; there are `people`", "x.y");
     let twice = "the column `name` is ambiguous, as several tables have it: write the table before it, as in `t.name`";
     says("select a.age from people a, people b where name = 'x'", twice, "name =");
+    let given = "there is no column `n` in `people`; SELECT gives that name, which is not known in WHERE and beside it: repeat what it stands for";
+    says("select name as n from people where n = 'x'", given, "n =");
+    says("select * from rnge(1)", "there is no table function `rnge`; did you mean `range`?", "rnge");
+    says("select x.* from people", "the statement has no table `x`", "");
     says("select uper(name) from people", "there is no function `uper`; did you mean `upper`?", "uper(");
     let other = "there is no function `group_concat`; use string_agg(text, ', ')";
     says("select group_concat(name) from people", other, "group_concat");
@@ -102,6 +106,13 @@ fn types_that_do_not_fit_are_named_as_people_name_them() {
     let substr = "substr does not take that: 'abc' is text, 'x' is text; it is substr(str: text, start_pos: number) or \
                   substr(str: text, start_pos: number, length: number)";
     says("select substr('abc', 'x')", substr, "substr(");
+    says(
+        "select string_agg(name) from people",
+        "string_agg does not take that: name is text; it is string_agg(text, text) or string_agg(text, number)",
+        "string_agg(",
+    );
+    says("select age[1] from people", "[…] takes an item of a list; what stands before it is a number", "");
+    says("select min(*) from people", "a * cannot stand here: only count(*) takes it", "");
     says("select lag(age) from people", "lag is a window function: OVER (…) stands behind it", "lag(");
     says("select * from people where name", "a condition is true or false; people.name is text", "");
     let window = "a window function cannot stand here: name it in a subquery, or use QUALIFY";

@@ -322,7 +322,7 @@ fn help(name: Option<&str>) -> Result<Vec<String>> {
         vec!["Statements end with `;`. Ctrl-C cancels a running statement, Ctrl-D leaves.".to_string()];
     for command in &COMMANDS {
         let usage = format!("{} {}", command.name, command.argument.shown());
-        lines.push(format!("  {usage:<20} {}", command.about));
+        lines.push(format!("  {usage:<17} {}", command.about));
     }
     lines.push("\\?, \\d, \\dt, \\i, \\o, \\q, \\timing and \\x (a line a value) are as in psql.".into());
     lines.push("select … from 'file.parquet' reads a file. SHOW ALL lists the options.".into());

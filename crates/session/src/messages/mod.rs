@@ -88,7 +88,8 @@ fn of_statement(root: &DataFusionError, tokens: &Tokens<'_>, state: &SessionStat
         DataFusionError::Plan(message) => names::table(message, tokens, state)
             .or_else(|| names::function(message, tokens, state))
             .or_else(|| names::option(message, state))
-            .or_else(|| types::worded(message, tokens)),
+            .or_else(|| types::worded(message, tokens))
+            .or_else(|| types::with_text(message)),
         DataFusionError::NotImplemented(message) => types::not_there(message),
         DataFusionError::Configuration(message) => names::option(message, state),
         DataFusionError::Internal(message) => types::mistaken(message),

@@ -86,6 +86,9 @@ fn missing(field: &Column, valid: &[Column], tokens: &Tokens<'_>) -> Worded {
         ": the statement has no FROM".to_string()
     } else if let Some(near) = nearest(name, columns.iter()) {
         format!("; did you mean `{near}`?")
+    } else if tokens.is_given(name) {
+        "; SELECT gives that name, which is not known in WHERE and beside it: repeat what it stands for"
+            .to_string()
     } else if tokens.is_in_double_quotes(name) {
         format!("; a text stands in single quotes: '{}'", name.replace('\'', "''"))
     } else if let [whole] = columns.as_slice()
@@ -147,8 +150,22 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-/// A function that is not there.
+/// A function that is not there, or a table before `.*`.
 pub(super) fn function(message: &str, tokens: &Tokens<'_>, state: &SessionState) -> Option<Worded> {
+    if let Some(name) =
+        message.strip_prefix("table function '").and_then(|rest| rest.strip_suffix("' not found"))
+    {
+        let mut names: Vec<&String> = state.table_functions().keys().collect();
+        names.sort();
+        let near = nearest(name, names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        return Some(Worded::at(
+            format!("there is no table function `{name}`{near}"),
+            tokens.name(&[name], true),
+        ));
+    }
+    if let Some(name) = message.strip_prefix("Invalid qualifier ") {
+        return Some(Worded::at(format!("the statement has no table `{name}`"), None));
+    }
     let name = message.strip_prefix("Invalid function '")?.split('\'').next()?;
     let place = tokens.name(&[name], true);
     let lower = name.to_lowercase();

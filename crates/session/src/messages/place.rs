@@ -81,7 +81,8 @@ impl<'a> Tokens<'a> {
                 self.is_name(index, name, in_quotes) && (part == 0 || is_dot(Some(index - 1)))
             });
             let calls = self.tokens.get(last + 1).is_some_and(|place| place.token == Token::LParen);
-            let alone = !is_dot(start.checked_sub(1)) && !is_dot(Some(last + 1));
+            let is_given = start.checked_sub(1).is_some_and(|before| self.is_name(before, "as", false));
+            let alone = !is_given && !is_dot(start.checked_sub(1)) && !is_dot(Some(last + 1));
             (is_here && alone && calls == is_function)
                 .then(|| self.tokens[start].bytes.start..self.tokens[last].bytes.end)
         })
@@ -110,6 +111,12 @@ impl<'a> Tokens<'a> {
         let wanted = bytes_of(self.text, line, column);
         let places = self.tokens.iter().filter(|place| self.text.get(place.bytes.clone()) == Some(written));
         places.min_by_key(|place| place.bytes.start.abs_diff(wanted)).map(|place| place.bytes.clone())
+    }
+
+    /// Whether SELECT gives this name to something.
+    pub fn is_given(&self, name: &str) -> bool {
+        (1..self.tokens.len())
+            .any(|index| self.is_name(index, name, false) && self.is_name(index - 1, "as", false))
     }
 
     /// Whether a name is written in double quotes, as texts are elsewhere.

@@ -9,6 +9,9 @@ const OF_NUMBERS: [&str; 26] = [
     "ln", "log", "mod", "power", "pow", "round", "sign", "sqrt", "trunc", "cos", "sin", "tan", "cbrt",
 ];
 
+/// Ways to call a function that are shown, at most.
+const CANDIDATES: usize = 3;
+
 /// What DataFusion says of an argument or an operand, in the words of the statement.
 pub(super) fn worded(message: &str, tokens: &Tokens<'_>) -> Option<Worded> {
     of_group(message, tokens)
@@ -73,6 +76,12 @@ fn of_function(message: &str, tokens: &Tokens<'_>) -> Option<Worded> {
         return Some(Worded::at(plain(own), None));
     }
     let call = tokens.arguments(&function);
+    if let ("array_element", None, Some(taken)) = (function.as_str(), &call, given.first()) {
+        return Some(Worded::at(
+            format!("[…] takes an item of a list; what stands before it is {}", kind_of(taken)),
+            None,
+        ));
+    }
     let arguments = call.as_ref().map(|call| call.arguments.clone()).unwrap_or_default();
     let place = call.map(|call| call.bytes);
     let takes = candidates(message);
@@ -135,7 +144,7 @@ fn candidates(message: &str) -> Vec<String> {
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty() && !vague.iter().any(|word| line.contains(word)));
-    let plain = |line: &str| {
+    let shown = |line: &str| {
         let (name, arguments) = line.split_once('(')?;
         let arguments = split_types(arguments.strip_suffix(')')?);
         let shown = arguments.iter().map(|argument| match argument.split_once(": ") {
@@ -144,7 +153,13 @@ fn candidates(message: &str) -> Vec<String> {
         });
         Some(format!("{name}({})", shown.collect::<Vec<_>>().join(", ")))
     };
-    lines.filter_map(plain).collect()
+    let mut found = Vec::new();
+    for candidate in lines.filter_map(shown) {
+        if !found.contains(&candidate) && found.len() < CANDIDATES {
+            found.push(candidate);
+        }
+    }
+    found
 }
 
 /// A type without the article.
@@ -271,6 +286,9 @@ pub(super) fn not_there(message: &str) -> Option<Worded> {
             None,
         ));
     }
+    if message.starts_with("Physical plan does not support logical expression Wildcard") {
+        return Some(Worded::at("a * cannot stand here: only count(*) takes it", None));
+    }
     let (statement, _) = message.split_once(" not supported for ")?;
     let is_write = ["UPDATE", "DELETE", "TRUNCATE"].contains(&statement);
     is_write.then(|| {
@@ -281,4 +299,14 @@ pub(super) fn not_there(message: &str) -> Option<Worded> {
             None,
         )
     })
+}
+
+/// A message that is clear but for what it calls text.
+pub(super) fn with_text(message: &str) -> Option<Worded> {
+    // `Utf8("x")` is a value, and a part of the names of columns.
+    if !message.contains("Utf8") || message.contains("Utf8(") || message.contains('`') {
+        return None;
+    }
+    let names = ["LargeUtf8", "Utf8View", "Utf8"];
+    Some(Worded::at(names.iter().fold(message.to_string(), |text, name| text.replace(name, "text")), None))
 }
