@@ -43,6 +43,9 @@ impl Input {
 fn unknown(word: &str) -> String {
     let program = Arguments::command();
     let names: Vec<&str> = program.get_subcommands().map(clap::Command::get_name).collect();
+    if names.contains(&word) {
+        return format!("the command stands before its options: kelpie {word} …");
+    }
     let meant =
         nearest(word, names.iter()).map_or(String::new(), |near| format!("; did you mean `kelpie {near}`?"));
     format!("`{word}` is neither a command nor a file, and no statement of SQL is one word{meant}")
@@ -72,6 +75,7 @@ mod tests {
             assert_eq!(of(sql), Ok(Input::Sql(sql.into())), "{sql}");
         }
         assert!(of("bnech").unwrap_err().contains("`kelpie bench`"));
+        assert!(of("bench").unwrap_err().contains("kelpie bench …"));
         assert!(!of("zzzzzzzz").unwrap_err().contains("mean"));
     }
 }
