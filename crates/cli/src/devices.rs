@@ -43,10 +43,18 @@ pub fn run(arguments: &DeviceArguments) -> Result<ExitCode> {
             Err(reason) if arguments.calibrate && kind.is_some() => {
                 return Err(anyhow!("{name} is not usable: {reason}"));
             }
-            Err(reason) => writeln!(out, "{name}: not usable: {reason}")?,
+            Err(reason) if arguments.verbose => writeln!(out, "{name}: not usable: {reason}")?,
+            Err(reason) => writeln!(out, "{name}: {}", short(&reason.to_string()))?,
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why a device cannot be used, on one line: what was looked for, and where, is for who asks.
+pub fn short(reason: &str) -> String {
+    let reason = reason.split("; looked for ").next().unwrap_or(reason);
+    let reason = reason.rsplit(" is not usable: ").next().unwrap_or(reason);
+    format!("not usable: {}", reason.lines().next().unwrap_or_default())
 }
 
 /// Measures a device, and shows and keeps what it found.

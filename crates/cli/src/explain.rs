@@ -4,9 +4,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use kelpie_session::Stage;
+use kelpie_session::{Stage, message};
 
 use crate::args::{ExplainArguments, SessionArguments, StageName};
+use crate::output::write_text;
 use crate::statements;
 
 pub async fn run(arguments: ExplainArguments) -> Result<ExitCode> {
@@ -29,8 +30,14 @@ pub async fn show(session: SessionArguments, sql: &str, stage: Stage) -> Result<
     }
     for statement in statements {
         let text = session.explain(&statement, stage).await;
-        let text = text.map_err(|error| anyhow!("{}", error.strip_backtrace()))?;
-        writeln!(std::io::stdout(), "{}", text.trim_end())?;
+        let text = text.map_err(|error| anyhow!(message(&error)))?;
+        match stage {
+            Stage::Plan | Stage::Variants => write_text(text.trim_end())?,
+            // Code is cut nowhere.
+            Stage::Pipelines | Stage::Kir | Stage::Code => {
+                writeln!(std::io::stdout(), "{}", text.trim_end())?
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use kelpie_session::{CACHE_LIMIT_VARIABLE, Engine, KelpieSession};
+use kelpie_session::{CACHE_LIMIT_VARIABLE, Engine, KelpieSession, message};
 
 use crate::args::{KernelArguments, KernelCommand, SessionArguments};
 use crate::{complain, statements};
@@ -62,7 +62,7 @@ async fn run_one(session: &KelpieSession, statement: &str) -> Result<()> {
         bail!("a statement that writes is not run to prepare kernels: {first} …");
     }
     let result = session.sql(statement).await;
-    result.map(|_| ()).map_err(|error| anyhow!("{}", error.strip_backtrace()))
+    result.map(|_| ()).map_err(|error| anyhow!(message(&error)))
 }
 
 /// A file, or the `.sql` files of a folder by name.

@@ -9,19 +9,23 @@ mod explain;
 mod generate;
 mod interrupt;
 mod kernels;
+mod manual;
 mod output;
 mod progress;
 mod run;
+mod script;
 mod shell;
 mod statements;
 mod tuner;
 mod variants;
+mod version;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, FromArgMatches};
+use datafusion::error::DataFusionError;
 use kelpie_session::Engine;
 
 use args::{Arguments, Command};
@@ -32,11 +36,14 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => error.exit(),
     };
-    let scripts = args::scripts(&matches);
+    let given = match args::given(&matches) {
+        Ok(given) => given,
+        Err(error) => error.exit(),
+    };
     if let Some(problem) = Engine::cache_problem() {
         complain(&format!("warning: {problem}"));
     }
-    match start(arguments, scripts) {
+    match start(arguments, given) {
         Ok(code) => code,
         // The reader of a pipe has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -47,12 +54,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(arguments: Arguments, scripts: Vec<args::Script>) -> Result<ExitCode> {
+fn start(arguments: Arguments, given: args::Given) -> Result<ExitCode> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let result = runtime.block_on(async {
         match arguments.command {
-            None => run::run(arguments.query, scripts).await,
+            None if arguments.version => manual::version(),
+            None => run::run(arguments.query, given).await,
             Some(Command::Generate(options)) => generate::run(&options),
             Some(Command::Explain(options)) => explain::run(options).await,
             Some(Command::Variants(options)) => variants::run(options).await,
@@ -62,6 +70,8 @@ fn start(arguments: Arguments, scripts: Vec<args::Script>) -> Result<ExitCode> {
             Some(Command::Demo(options)) => demo::run(options).await,
             Some(Command::Bench(options)) => bench::run(options).await,
             Some(Command::Experiment(options)) => experiment::run(options).await,
+            Some(Command::Completions { shell }) => manual::completions(shell),
+            Some(Command::Man { output }) => manual::pages(output.as_deref()),
         }
     });
     // A cancelled query may still be in the middle of a batch: it is not waited for.
@@ -84,7 +94,11 @@ fn complain(text: &str) {
 fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
-        let cause = cause.to_string();
+        // One of DataFusion says itself what it was caused by.
+        let cause = match cause.downcast_ref::<DataFusionError>() {
+            Some(cause) => kelpie_session::message(cause),
+            None => cause.to_string(),
+        };
         if text.is_empty() {
             text = cause;
         } else if !text.contains(&cause) {

@@ -1,6 +1,5 @@
-//! Runs statements: those of `-c` and `-f`, or those typed into the shell.
+//! Runs a statement, and writes its rows as they come.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +9,13 @@ use anyhow::{Context, Result, anyhow};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
-use kelpie_session::{Group, KelpieSession, QueryTiming};
+use kelpie_session::{Group, KelpieSession, QueryTiming, message};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::args::{QueryArguments, Script};
+use crate::args::{Given, QueryArguments};
 use crate::output::{Output, RowWriter};
 use crate::progress::{DELAY, Progress};
-use crate::{complain, interrupt, shell, statements};
+use crate::{complain, interrupt, is_broken_pipe, shell};
 
 /// Exit code of a program that an interrupt ended: 128 + SIGINT.
 pub const INTERRUPTED: u8 = 130;
@@ -34,6 +33,8 @@ pub struct Runner {
     pub timing: bool,
     /// Whether it goes on after Ctrl-C.
     pub interactive: bool,
+    /// Tables that were named on the command line without an option.
+    pub named_tables: Vec<String>,
 }
 
 /// How a statement ended.
@@ -45,31 +46,14 @@ pub enum Outcome {
     Cancelled,
 }
 
-pub async fn run(arguments: QueryArguments, scripts: Vec<Script>) -> Result<ExitCode> {
+/// Runs what the command line says, or a shell.
+pub async fn run(arguments: QueryArguments, given: Given) -> Result<ExitCode> {
     let session = Arc::new(arguments.session.open().await?);
-    let output = Output::new(arguments.format, arguments.output, arguments.maxrows)?;
-    let mut runner = Runner { session, output, timing: arguments.timing, interactive: false };
-    if scripts.is_empty() {
-        return shell::run(runner).await;
-    }
-    for script in scripts {
-        let text = match script {
-            Script::Sql(sql) => sql,
-            Script::File(path) => read_script(&path)?,
-        };
-        for statement in statements::all(&text) {
-            if runner.run(&statement).await? == Outcome::Cancelled {
-                return Ok(ExitCode::from(INTERRUPTED));
-            }
-        }
-    }
-    runner.output.complete()?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn read_script(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(statements::without_mark(&text).to_string())
+    let named_tables = crate::args::register(&session, &given.data).await?;
+    let mut output = Output::new(arguments.format, arguments.output.clone())?;
+    (output.max_rows, output.max_width) = (arguments.maxrows, arguments.maxwidth);
+    let runner = Runner { session, output, timing: arguments.timing, interactive: false, named_tables };
+    shell::run(runner, &arguments, given.sources).await
 }
 
 /// What a running query gives.
@@ -159,6 +143,11 @@ impl Running {
         is_done.await.map_err(|_| broke_down())?
     }
 
+    /// Waits for the end of the output.
+    fn wait(&self) {
+        let _ = self.ended.recv();
+    }
+
     /// Ends the query and its output. Before the program ends little time is left to tidy up; a shell waits longer for its
     /// output, which shares the terminal with what comes next.
     fn cancel(&mut self, wait_for_output: bool) {
@@ -204,7 +193,7 @@ async fn write_rows(
 }
 
 fn plain(error: DataFusionError) -> anyhow::Error {
-    anyhow!("{}", error.strip_backtrace())
+    anyhow!(message(&error))
 }
 
 fn broke_down() -> anyhow::Error {
@@ -237,6 +226,10 @@ impl Runner {
         spinner.clear();
         let Some(result) = timing else {
             running.cancel(self.interactive);
+            if self.output.is_paged() {
+                // The pager has the terminal until the user leaves it, and it hears Ctrl-C too.
+                running.wait();
+            }
             complain("cancelled");
             self.output.take_back()?;
             return Ok(Outcome::Cancelled);
@@ -244,6 +237,8 @@ impl Runner {
         match result {
             Ok(timing) if self.timing => complain(&timing_text(&timing)),
             Ok(_) => {}
+            // Who leaves the pager has seen enough.
+            Err(error) if self.output.is_paged() && is_broken_pipe(&error) => running.cancel(true),
             Err(error) => {
                 running.cancel(self.interactive);
                 self.output.take_back()?;

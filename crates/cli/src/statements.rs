@@ -1,9 +1,9 @@
 //! Cuts text into statements at `;`, outside quotes and comments.
 
-/// The complete statements of a text, and the rest after the last `;`.
-pub fn split(text: &str) -> (Vec<String>, &str) {
+/// After the `;` that ends the first statement of a text; nothing where none does.
+pub fn end(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
-    let (mut statements, mut start, mut position) = (Vec::new(), 0, 0);
+    let mut position = 0;
     while position < bytes.len() {
         match bytes[position] {
             b'\'' if is_escaped(bytes, position) => position = skip_escaped(bytes, position),
@@ -11,20 +11,20 @@ pub fn split(text: &str) -> (Vec<String>, &str) {
             b'$' if !follows_word(bytes, position) => position = skip_dollars(bytes, position),
             b'-' if bytes.get(position + 1) == Some(&b'-') => position = skip_line(bytes, position),
             b'/' if bytes.get(position + 1) == Some(&b'*') => position = skip_comment(bytes, position),
-            b';' => {
-                push(&text[start..position], &mut statements);
-                position += 1;
-                start = position;
-            }
+            b';' => return Some(position + 1),
             _ => position += 1,
         }
     }
-    (statements, &text[start..])
+    None
 }
 
 /// All statements of a text, also one without `;` at the end.
 pub fn all(text: &str) -> Vec<String> {
-    let (mut statements, rest) = split(text);
+    let (mut statements, mut rest) = (Vec::new(), text);
+    while let Some(end) = end(rest) {
+        push(&rest[..end - 1], &mut statements);
+        rest = &rest[end..];
+    }
     push(rest, &mut statements);
     statements
 }
@@ -34,8 +34,8 @@ pub fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// Whether a text has nothing but white space and comments.
-pub fn is_blank(text: &str) -> bool {
+/// The bytes of white space and comments that a text begins with.
+pub fn blank(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut position = 0;
     while position < bytes.len() {
@@ -43,10 +43,21 @@ pub fn is_blank(text: &str) -> bool {
             b'-' if bytes.get(position + 1) == Some(&b'-') => position = skip_line(bytes, position),
             b'/' if bytes.get(position + 1) == Some(&b'*') => position = skip_comment(bytes, position),
             byte if byte.is_ascii_whitespace() => position += 1,
-            _ => return false,
+            _ => break,
         }
     }
-    true
+    position
+}
+
+/// Whether a text has nothing but white space and comments.
+pub fn is_blank(text: &str) -> bool {
+    blank(text) == text.len()
+}
+
+/// Whether a text that is blank ends within a comment of `/*`.
+pub fn is_open_comment(text: &str) -> bool {
+    // One more letter is seen, unless it is part of a comment; a line ends those of `--`.
+    is_blank(text) && is_blank(&format!("{text}\nx"))
 }
 
 fn push(statement: &str, statements: &mut Vec<String>) {
@@ -148,21 +159,14 @@ mod tests {
             (r"select e'open\'; ", &[], r"select e'open\'; "),
         ];
         for (text, statements, rest) in cases {
-            let (found, found_rest) = split(text);
-            assert_eq!((found.as_slice(), found_rest), (statements.map_strings().as_slice(), rest), "{text}");
+            let mut expected: Vec<&str> = statements.to_vec();
+            expected.extend(Some(rest.trim()).filter(|rest| !is_blank(rest)));
+            assert_eq!(all(text), expected, "{text}");
+            let ends = std::iter::successors(Some(text), |text| end(text).map(|end| &text[end..]));
+            assert_eq!(ends.last(), Some(rest), "{text}");
         }
         assert_eq!(all("a; b"), ["a", "b"]);
         assert_eq!(all("a; -- b"), ["a"]);
         assert!(is_blank(" /* x */ -- y") && !is_blank("- "));
-    }
-
-    trait MapStrings {
-        fn map_strings(&self) -> Vec<String>;
-    }
-
-    impl MapStrings for [&str] {
-        fn map_strings(&self) -> Vec<String> {
-            self.iter().map(ToString::to_string).collect()
-        }
     }
 }

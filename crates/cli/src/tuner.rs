@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
-use kelpie_session::{Engine, Stage, TunedSummary};
+use kelpie_session::{Engine, Stage, TunedSummary, message};
 
 use crate::args::{SessionArguments, TunerArguments, TunerCommand};
 use crate::statements;
@@ -85,7 +85,7 @@ async fn why(mut session: SessionArguments, sql: &str) -> Result<()> {
     let session = session.open().await?;
     for statement in statements::all(sql) {
         let text = session.explain(&statement, Stage::Variants).await;
-        let text = text.map_err(|error| anyhow!("{}", error.strip_backtrace()))?;
+        let text = text.map_err(|error| anyhow!(message(&error)))?;
         // What else would be possible is what `kelpie variants` shows.
         for line in text.lines().filter(|line| !line.starts_with("  ")) {
             writeln!(std::io::stdout(), "{line}")?;

@@ -13,7 +13,9 @@ mod experiments;
 mod full_disk;
 #[cfg(target_os = "linux")]
 mod interrupts;
+mod messages;
 #[cfg(unix)]
 mod open_files;
 mod output;
 mod repository;
+mod shell;

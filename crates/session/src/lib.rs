@@ -11,7 +11,7 @@ mod dialect;
 mod file_facts;
 mod files;
 mod install;
-mod limits;
+mod messages;
 mod names;
 mod needs;
 mod plan_cache;
@@ -37,6 +37,7 @@ pub use kelpie_engine::{
     Arrival, CACHE_LIMIT_VARIABLE, Calibrated, Device, DeviceChoice, DeviceKind, Engine, Group, LaneProfile,
     Measured, Phase, QueryOptions, SortSample, Split, TunedSummary,
 };
+pub use messages::{message, nearest, with_lines_from};
 pub use needs::Needs;
 pub use running::RunningQuery;
 pub use session::{KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};

@@ -11,6 +11,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::{
     EmptyRecordBatchStream, ExecutionPlan, SendableRecordBatchStream, execute_stream,
 };
+use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use kelpie_datafusion::clock::PlanClock;
 use kelpie_datafusion::recursion_guard::with_room;
@@ -24,13 +25,16 @@ use parking_lot::Mutex;
 use crate::checked_files::{caught, find_unreadable, is_panic};
 use crate::deadline::{Deadline, within};
 use crate::files::find_misfit;
-use crate::limits::with_limit;
+use crate::messages::worded;
 use crate::plan_cache::Planned;
 use crate::planning::Planning;
 use crate::timing::QueryTiming;
 
 /// A statement that was planned and runs. Dropping it cancels it.
 pub struct RunningQuery {
+    /// The statement, and the session that it runs in: errors are worded by them.
+    pub(crate) text: String,
+    pub(crate) context: SessionContext,
     pub(crate) planned: Planned,
     pub(crate) stream: SendableRecordBatchStream,
     pub(crate) engine: Arc<Engine>,
@@ -108,7 +112,10 @@ impl RunningQuery {
             Ok(next) => Ok(next),
             Err(error) => Err(match place_in_files(&error, &self.planned.plan).await {
                 Some(place) => DataFusionError::Execution(place),
-                None => with_limit(with_room(&self.planned.plan, || name_files(error, &self.planned.plan))),
+                None => {
+                    let error = with_room(&self.planned.plan, || name_files(error, &self.planned.plan));
+                    worded(error, &self.text, &self.context.state())
+                }
             }),
         }
     }

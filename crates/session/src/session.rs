@@ -9,7 +9,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::DynamicFileCatalog;
 use datafusion::common::{ParamValues, plan_err};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
@@ -29,7 +29,7 @@ use crate::files::{self, Broken, LocalFiles, LocalTables};
 #[cfg(feature = "testing")]
 use crate::install::KelpiePlanner;
 use crate::install::{explaining, install};
-use crate::limits::with_limit;
+use crate::messages::worded;
 use crate::needs::Needs;
 use crate::plan_cache::{GenericPlans, KeptStatements, Learning, Planned, Ready};
 use crate::planning::{Planning, logical_plan, parsed};
@@ -230,7 +230,8 @@ impl KelpieSession {
                 (Planned { plan, kept: Some(kept), is_reused: true, learning: None }, task)
             }
             None => {
-                let depth = clock.timed(Phase::Parse, || self.depth(sql))?;
+                let depth = clock.timed(Phase::Parse, || self.depth(sql));
+                let depth = depth.map_err(|error| self.worded(error, sql))?;
                 let planning = Planning {
                     context: self.context.clone(),
                     kept_levels: Arc::clone(&self.kept),
@@ -242,8 +243,8 @@ impl KelpieSession {
                     parameters,
                     is_custom: false,
                 };
-                let planned =
-                    within(deadline, caught(planning.on_its_stack(&clock))).await.map_err(with_limit)?;
+                let planned = within(deadline, caught(planning.on_its_stack(&clock))).await;
+                let planned = planned.map_err(|error| self.worded(error, sql))?;
                 again = planned.0.learning.as_ref().is_some_and(Learning::is_generic).then_some(planning);
                 planned
             }
@@ -252,9 +253,24 @@ impl KelpieSession {
         let left = if planned.is_reused && planned.kept.is_some() { Phase::Find } else { Phase::Physical };
         let split = clock.finish(planning, left);
         let options = KelpieOptions::of(task.session_config().options());
-        let stream = execute_stream(Arc::clone(&planned.plan), task)?;
+        let stream = execute_stream(Arc::clone(&planned.plan), task);
+        let stream = stream.map_err(|error| self.worded(error, sql))?;
+        let (text, context) = (sql.to_string(), self.context.clone());
         let (engine, last, taking) = (Arc::clone(&self.engine), Arc::clone(&self.last), Taking::default());
-        Ok(RunningQuery { planned, stream, engine, options, last, start, split, taking, deadline, again })
+        Ok(RunningQuery {
+            text,
+            context,
+            planned,
+            stream,
+            engine,
+            options,
+            last,
+            start,
+            split,
+            taking,
+            deadline,
+            again,
+        })
     }
 
     /// How long a statement may take.
@@ -262,6 +278,10 @@ impl KelpieSession {
         let state = self.context.state_ref();
         let state = state.read();
         state.config_options().extensions.get::<KelpieOptions>()?.timeout
+    }
+
+    fn worded(&self, error: DataFusionError, sql: &str) -> DataFusionError {
+        worded(error, sql, &self.context.state())
     }
 
     fn depth(&self, sql: &str) -> Result<Depth> {
@@ -302,7 +322,8 @@ impl KelpieSession {
             explaining(&mut state);
             Ok((state.create_physical_plan(&plan).await?, state))
         };
-        let (physical, state) = self.room(self.depth(sql)?).run(planning).await?;
+        let planned = self.room(self.depth(sql)?).run(planning).await;
+        let (physical, state) = planned.map_err(|error| self.worded(error, sql))?;
         let stage = match stage {
             Stage::Plan => {
                 let shown = DisplayableExecutionPlan::new(physical.as_ref());

@@ -7,6 +7,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use kelpie_session::testing::worded;
 use kelpie_session::{KelpieSession, Phase, QueryTiming, SessionOptions};
 
 /// Kelpie beside DataFusion, which plans each time.
@@ -52,7 +53,10 @@ impl Both {
             let schema = Arc::new(frame.schema().as_arrow().clone());
             Ok::<_, datafusion::error::DataFusionError>((schema, frame.collect().await?))
         };
-        let (schema, batches) = answer.await.map_err(|error| error.strip_backtrace())?;
+        // In the words of a session of Kelpie.
+        let state = self.kelpie.context().state();
+        let error = |error| worded(error, sql, &state).strip_backtrace();
+        let (schema, batches) = answer.await.map_err(error)?;
         Ok((schema, lines(&batches)))
     }
 

@@ -1,36 +1,42 @@
-//! CSV: a header and a line a row, quoted as RFC 4180 says.
+//! CSV: a header and a line a row, quoted as RFC 4180 says; also with tabs between the values.
 
 use std::io::Write;
 
 use anyhow::Result;
 use datafusion::arrow::array::{Array, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::display::ArrayFormatter;
 use datafusion::config::FormatOptions;
 
-use super::display::for_programs;
+use super::display::{for_programs, is_null};
 use super::{Out, RowWriter};
 
 /// NULL is empty and empty text is `""`, so that readers that look at quotes tell the two apart. Only where a line would
 /// be blank, which readers skip, NULL is `""` as well. A session that has a text for NULL gets that.
 pub struct CsvWriter<W: Write> {
     out: W,
+    separator: char,
     display: FormatOptions,
     line: String,
     value: String,
 }
 
 impl<W: Write> CsvWriter<W> {
-    pub fn new(mut out: W, schema: &SchemaRef, display: &FormatOptions) -> Result<CsvWriter<W>> {
+    pub fn new(
+        mut out: W,
+        separator: char,
+        schema: &SchemaRef,
+        display: &FormatOptions,
+    ) -> Result<CsvWriter<W>> {
         let mut line = String::new();
         for (index, field) in schema.fields().iter().enumerate() {
             if index > 0 {
-                line.push(',');
+                line.push(separator);
             }
-            push_field(&mut line, field.name());
+            push_field(&mut line, field.name(), separator);
         }
         writeln!(out, "{line}")?;
-        Ok(CsvWriter { out, display: display.clone(), line, value: String::new() })
+        Ok(CsvWriter { out, separator, display: display.clone(), line, value: String::new() })
     }
 
     fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -44,13 +50,12 @@ impl<W: Write> CsvWriter<W> {
             self.line.clear();
             for (index, (column, formatter)) in columns.iter().enumerate() {
                 if index > 0 {
-                    self.line.push(',');
+                    self.line.push(self.separator);
                 }
-                // The null type has no validity bitmap.
-                if column.is_valid(row) && *column.data_type() != DataType::Null {
+                if !is_null(*column, row) {
                     self.value.clear();
                     formatter.value(row).write(&mut self.value)?;
-                    push_field(&mut self.line, &self.value);
+                    push_field(&mut self.line, &self.value, self.separator);
                 } else {
                     self.line.push_str(&self.display.null);
                 }
@@ -74,8 +79,8 @@ impl RowWriter for CsvWriter<Out> {
     }
 }
 
-fn push_field(line: &mut String, text: &str) {
-    if text.is_empty() || text.contains(['"', ',', '\n', '\r']) {
+fn push_field(line: &mut String, text: &str, separator: char) {
+    if text.is_empty() || text.contains(['"', separator, '\n', '\r']) {
         line.push('"');
         line.push_str(&text.replace('"', "\"\""));
         line.push('"');
@@ -91,9 +96,22 @@ mod tests {
     use std::sync::Arc;
 
     fn csv(batch: &RecordBatch) -> String {
+        separated(batch, ',')
+    }
+
+    fn separated(batch: &RecordBatch, separator: char) -> String {
         let mut out = Vec::new();
-        CsvWriter::new(&mut out, &batch.schema(), &FormatOptions::default()).unwrap().rows(batch).unwrap();
+        let (schema, display) = (batch.schema(), FormatOptions::default());
+        CsvWriter::new(&mut out, separator, &schema, &display).unwrap().rows(batch).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn tabs_may_stand_between_values() {
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["a,b", "c\td"]));
+        let number: ArrayRef = Arc::new(Float64Array::from(vec![1.5, 2.0]));
+        let batch = RecordBatch::try_from_iter([("t", text), ("n", number)]).unwrap();
+        assert_eq!(separated(&batch, '\t'), "t\tn\na,b\t1.5\n\"c\td\"\t2.0\n");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use datafusion::arrow::array::{
     Array, Date32Array, Date64Array, Time64NanosecondArray, TimestampNanosecondArray,
 };
+use datafusion::arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions as Shown};
 use datafusion::config::FormatOptions;
 
@@ -34,6 +35,65 @@ pub(super) fn for_programs(options: &FormatOptions) -> Shown<'_> {
         shown = shown.with_time_format(options.time_format.as_deref());
     }
     shown
+}
+
+/// Whether there is no value; the null type has no validity bitmap.
+pub(super) fn is_null(column: &dyn Array, row: usize) -> bool {
+    column.is_null(row) || *column.data_type() == DataType::Null
+}
+
+/// A type as SQL names it.
+pub(super) fn type_name(data_type: &DataType) -> String {
+    let name = match data_type {
+        DataType::Null => "null",
+        DataType::Boolean => "boolean",
+        DataType::Int8 => "tinyint",
+        DataType::Int16 => "smallint",
+        DataType::Int32 => "integer",
+        DataType::Int64 => "bigint",
+        DataType::UInt8 => "utinyint",
+        DataType::UInt16 => "usmallint",
+        DataType::UInt32 => "uinteger",
+        DataType::UInt64 => "ubigint",
+        DataType::Float16 => "half",
+        DataType::Float32 => "float",
+        DataType::Float64 => "double",
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "varchar",
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            "blob"
+        }
+        DataType::Date32 => "date",
+        DataType::Date64 => "datetime",
+        DataType::Time32(_) | DataType::Time64(_) => "time",
+        DataType::Timestamp(_, None) => "timestamp",
+        DataType::Timestamp(_, Some(_)) => "timestamptz",
+        DataType::Interval(IntervalUnit::YearMonth) => "interval year to month",
+        DataType::Interval(_) | DataType::Duration(_) => "interval",
+        DataType::Decimal32(digits, behind)
+        | DataType::Decimal64(digits, behind)
+        | DataType::Decimal128(digits, behind)
+        | DataType::Decimal256(digits, behind) => return format!("decimal({digits},{behind})"),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _) => return format!("{}[]", type_name(item.data_type())),
+        DataType::Dictionary(_, values) => return type_name(values),
+        DataType::Struct(fields) => {
+            let fields =
+                fields.iter().map(|field| format!("{} {}", field.name(), type_name(field.data_type())));
+            return format!("struct({})", fields.collect::<Vec<_>>().join(", "));
+        }
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(entry) => {
+                let parts = entry.iter().map(|field| type_name(field.data_type()));
+                return format!("map({})", parts.collect::<Vec<_>>().join(", "));
+            }
+            _ => "map",
+        },
+        other => return other.to_string().to_lowercase(),
+    };
+    name.to_string()
 }
 
 /// A format that shows nothing is an error that names its option.

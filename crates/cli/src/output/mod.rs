@@ -4,7 +4,13 @@ mod binary;
 mod csv;
 mod display;
 mod file;
+mod fitted;
 mod json;
+mod layout;
+mod line;
+mod markdown;
+mod pager;
+mod plan;
 mod table;
 
 use std::fs::File;
@@ -22,6 +28,9 @@ use flate2::write::GzEncoder;
 use crate::args::Format;
 use crate::progress::Progress;
 use file::ResultFile;
+use fitted::{Fit, FittedWriter};
+use pager::Pager;
+use plan::PlanWriter;
 pub use table::escaped;
 
 /// Rows of a table on a terminal where nobody asked for more or less.
@@ -51,6 +60,7 @@ pub struct Pipe {
 
 enum Sink {
     Plain(File),
+    Paged(Pager),
     /// Flushed at the end of a result, which is the end of what is compressed together.
     Gzip(Box<GzEncoder<File>>),
 }
@@ -66,6 +76,7 @@ impl Write for Pipe {
         let bytes = &bytes[..bytes.len().min(WRITE_BYTES)];
         match &mut self.sink {
             Sink::Plain(file) => file.write(bytes),
+            Sink::Paged(pager) => pager.write(bytes),
             Sink::Gzip(encoder) => encoder.write(bytes),
         }
     }
@@ -73,6 +84,7 @@ impl Write for Pipe {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.sink {
             Sink::Plain(file) => file.flush(),
+            Sink::Paged(pager) => pager.flush(),
             Sink::Gzip(encoder) => encoder.try_finish(),
         }
     }
@@ -88,17 +100,21 @@ fn format_of(chosen: Option<Format>, path: Option<&Path>) -> Result<(Format, boo
     };
     let named = match plain.rsplit_once('.').map(|(_, ending)| ending) {
         Some("csv") => Some(Format::Csv),
+        Some("tsv" | "tab") => Some(Format::Tsv),
         Some("json" | "jsonl" | "ndjson") => Some(Format::Json),
+        Some("md") => Some(Format::Markdown),
         Some("parquet") => Some(Format::Parquet),
         Some("arrow" | "ipc" | "feather") => Some(Format::Arrow),
         _ => None,
     };
-    let is_text = matches!(chosen.or(named), Some(Format::Csv | Format::Json));
+    let is_text = matches!(chosen.or(named), Some(Format::Csv | Format::Tsv | Format::Json));
     match compression {
         None => Ok((chosen.or(named).unwrap_or(Format::Table), false)),
         Some("gz") if is_text => Ok((chosen.or(named).unwrap_or(Format::Table), true)),
         Some(other) if named.is_some() && chosen.is_none() => {
-            bail!("{name} cannot be written: only .csv and .json are compressed here, as .gz (not .{other})")
+            bail!(
+                "{name} cannot be written: only .csv, .tsv and .json are compressed here, as .gz (not .{other})"
+            )
         }
         Some(_) => Ok((chosen.unwrap_or(Format::Table), false)),
     }
@@ -107,6 +123,8 @@ fn format_of(chosen: Option<Format>, path: Option<&Path>) -> Result<(Format, boo
 /// Where results go. A file is made when the first result is there, and takes its name when all are: a query that fails
 /// replaces nothing.
 pub struct Output {
+    /// What the user said; where absent, the name of the file says it.
+    chosen: Option<Format>,
     format: Format,
     is_compressed: bool,
     /// How the session shows values to people.
@@ -116,13 +134,49 @@ pub struct Output {
     results: usize,
     /// Rows of a table that are shown: the user's number, or the default. 0 is all.
     pub max_rows: Option<usize>,
+    /// Places that a table may be wide: the user's number, or the default. 0 is any.
+    pub max_width: Option<usize>,
+    /// Whether a pager shows what is longer than the screen.
+    pub has_pager: bool,
 }
 
 impl Output {
-    pub fn new(format: Option<Format>, path: Option<PathBuf>, max_rows: Option<usize>) -> Result<Output> {
-        let (format, is_compressed) = format_of(format, path.as_deref())?;
-        let display = FormatOptions::default();
-        Ok(Output { format, is_compressed, display, path, file: None, results: 0, max_rows })
+    pub fn new(format: Option<Format>, path: Option<PathBuf>) -> Result<Output> {
+        let (max_rows, max_width, display) = (None, None, FormatOptions::default());
+        let (chosen, (format, is_compressed)) = (format, format_of(format, path.as_deref())?);
+        let (file, results, has_pager) = (None, 0, false);
+        Ok(Output {
+            chosen,
+            format,
+            is_compressed,
+            display,
+            path,
+            file,
+            results,
+            max_rows,
+            max_width,
+            has_pager,
+        })
+    }
+
+    /// How results are written.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Writes results in another form from now on.
+    pub fn set_format(&mut self, format: Format) -> Result<()> {
+        (self.format, self.is_compressed) = format_of(Some(format), self.path.as_deref())?;
+        self.chosen = Some(format);
+        Ok(())
+    }
+
+    /// Sends results to another file from now on, or to the standard output. The file so far takes its name.
+    pub fn redirect(&mut self, path: Option<PathBuf>) -> Result<()> {
+        let (format, is_compressed) = format_of(self.chosen, path.as_deref())?;
+        self.complete()?;
+        (self.format, self.is_compressed, self.path, self.results) = (format, is_compressed, path, 0);
+        Ok(())
     }
 
     /// Begins a result. One without columns (of `SET`, `CREATE TABLE`) is nothing.
@@ -140,45 +194,82 @@ impl Output {
         if binary && self.results > 0 {
             bail!("a Parquet or Arrow file holds one result: run one query");
         }
-        if binary && self.path.is_none() && io::stdout().is_terminal() {
+        if binary && self.is_on_terminal() {
             bail!("this format is not for a terminal: give --output FILE, or redirect the output");
         }
-        let (file, spinner) = match &self.path {
-            None => (standard_output()?, Some(Arc::clone(spinner))),
+        let (sink, spinner) = match &self.path {
+            None if self.is_paged() => {
+                (Sink::Paged(Pager::new(standard_output()?, terminal().rows)), Some(Arc::clone(spinner)))
+            }
+            None => (Sink::Plain(standard_output()?), Some(Arc::clone(spinner))),
             Some(path) => {
                 let file = match &mut self.file {
                     Some(file) => file,
                     None => self.file.insert(ResultFile::create(path)?),
                 };
-                (file.begin()?, None)
+                let file = file.begin()?;
+                let sink = match self.is_compressed {
+                    true => Sink::Gzip(Box::new(GzEncoder::new(file, flate2::Compression::default()))),
+                    false => Sink::Plain(file),
+                };
+                (sink, None)
             }
         };
         self.results += 1;
-        let sink = match self.is_compressed {
-            true => Sink::Gzip(Box::new(GzEncoder::new(file, flate2::Compression::default()))),
-            false => Sink::Plain(file),
-        };
         let out = BufWriter::with_capacity(WRITE_BYTES, Pipe { sink, stopped: Arc::clone(stopped), spinner });
-        let writer: Result<Box<dyn RowWriter>> = match self.format {
-            Format::Table => {
-                Ok(Box::new(table::TableWriter::new(out, schema, self.row_limit(), &self.display)))
-            }
-            Format::Csv => {
-                csv::CsvWriter::new(out, schema, &self.display).map(|writer| Box::new(writer) as _)
-            }
-            Format::Json => Ok(Box::new(json::JsonWriter::new(out))),
-            Format::Parquet => binary::ParquetWriter::new(out, schema).map(|writer| Box::new(writer) as _),
-            Format::Arrow => binary::ArrowFileWriter::new(out, schema).map(|writer| Box::new(writer) as _),
+        self.writer(out, schema).with_context(|| self.place()).map(Some)
+    }
+
+    fn writer(&self, out: Out, schema: &SchemaRef) -> Result<Box<dyn RowWriter>> {
+        let display = &self.display;
+        Ok(match self.format {
+            Format::Table => match self.fit() {
+                Some(fit) if PlanWriter::<Out>::is_for(schema) => Box::new(PlanWriter::new(out, fit.width)),
+                Some(fit) => Box::new(FittedWriter::new(out, schema, fit, display)),
+                None => Box::new(table::TableWriter::new(out, schema, self.row_limit(), display)),
+            },
+            Format::Line => Box::new(line::LineWriter::new(out, schema, display)),
+            Format::Csv => Box::new(csv::CsvWriter::new(out, ',', schema, display)?),
+            Format::Tsv => Box::new(csv::CsvWriter::new(out, '\t', schema, display)?),
+            Format::Json => Box::new(json::JsonWriter::new(out)),
+            Format::Markdown => Box::new(markdown::MarkdownWriter::new(out, schema, display)?),
+            Format::Parquet => Box::new(binary::ParquetWriter::new(out, schema)?),
+            Format::Arrow => Box::new(binary::ArrowFileWriter::new(out, schema)?),
+        })
+    }
+
+    fn is_on_terminal(&self) -> bool {
+        self.path.is_none() && io::stdout().is_terminal()
+    }
+
+    /// Whether a pager shows what is longer than the screen.
+    pub fn is_paged(&self) -> bool {
+        self.has_pager && self.is_on_terminal()
+    }
+
+    /// How tables are fitted, where they are: on a terminal, and wherever the user gave a width. A program that reads a table gets
+    /// all of it.
+    fn fit(&self) -> Option<Fit> {
+        let on_terminal = self.is_on_terminal();
+        let width = match self.max_width {
+            Some(0) if on_terminal => usize::MAX,
+            Some(0) => return None,
+            Some(width) => width,
+            // The pager shows what is beside the screen.
+            None if self.is_paged() => usize::MAX,
+            None if on_terminal => terminal().columns,
+            None => return None,
         };
-        writer.with_context(|| self.place()).map(Some)
+        // Not every pager passes colours on.
+        let is_coloured = on_terminal && !self.is_paged() && console::colors_enabled();
+        Some(Fit { width, row_limit: self.row_limit(), is_coloured })
     }
 
     /// Rows of a table that are shown.
     fn row_limit(&self) -> Option<usize> {
-        let on_terminal = self.path.is_none() && io::stdout().is_terminal();
         match self.max_rows {
             Some(0) => None,
-            None if on_terminal => Some(ROWS_ON_A_TERMINAL),
+            None if self.is_on_terminal() && !self.is_paged() => Some(ROWS_ON_A_TERMINAL),
             limit => limit,
         }
     }
@@ -205,6 +296,32 @@ impl Output {
             Some(file) => file.complete(),
             None => Ok(()),
         }
+    }
+}
+
+/// Writes a plan, or the like, to the standard output: on a terminal in lines that fit.
+pub fn write_text(text: &str) -> Result<()> {
+    match io::stdout().is_terminal() {
+        true => PlanWriter::new(io::stdout().lock(), terminal().columns).text(text),
+        false => Ok(writeln!(io::stdout(), "{text}")?),
+    }
+}
+
+/// The size of the terminal.
+struct Terminal {
+    rows: usize,
+    columns: usize,
+}
+
+/// What the variables `LINES` and `COLUMNS` say, else the terminal; where neither does, as terminals once were.
+fn terminal() -> Terminal {
+    let variable = |name| std::env::var(name).ok().and_then(|text| text.trim().parse::<usize>().ok());
+    let said = |name| variable(name).filter(|number| *number > 0);
+    let (rows, columns) = console::Term::stdout().size_checked().unwrap_or_default();
+    let of = |number: u16, usual| if number > 0 { usize::from(number) } else { usual };
+    Terminal {
+        rows: said("LINES").unwrap_or_else(|| of(rows, 24)),
+        columns: said("COLUMNS").unwrap_or_else(|| of(columns, 80)),
     }
 }
 

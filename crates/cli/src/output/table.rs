@@ -1,4 +1,4 @@
-//! A table for people.
+//! A table of any width.
 
 use std::io::Write;
 
@@ -13,9 +13,9 @@ use super::display::for_people;
 use super::{Out, RowWriter};
 
 /// Rows that are looked at before the width of the columns is fixed.
-const SAMPLE_ROWS: usize = 1000;
+pub(super) const SAMPLE_ROWS: usize = 1000;
 /// The same, in bytes of text.
-const SAMPLE_BYTES: usize = 1 << 20;
+pub(super) const SAMPLE_BYTES: usize = 1 << 20;
 
 /// The columns are as wide as the first rows need; a wider value that comes later sticks out. Rows beyond `limit` are
 /// counted and not shown.
@@ -113,12 +113,7 @@ impl<W: Write> TableWriter<W> {
         if let (Some(widths), true) = (&self.widths, self.shown > 0) {
             write_border(&mut self.out, widths)?;
         }
-        let plural = if self.rows == 1 { "" } else { "s" };
-        match self.rows > self.shown {
-            true => writeln!(self.out, "… {} row{plural}, {} shown", self.rows, self.shown)?,
-            false => writeln!(self.out, "{} row{plural}", self.rows)?,
-        }
-        Ok(self.out.flush()?)
+        write_count(&mut self.out, self.rows, self.shown, "")
     }
 }
 
@@ -130,6 +125,16 @@ impl RowWriter for TableWriter<Out> {
     fn finish(mut self: Box<Self>) -> Result<()> {
         self.end()
     }
+}
+
+/// The last line of a table: its rows, those that are shown where these are fewer, and what else is to be said.
+pub(super) fn write_count(out: &mut impl Write, rows: usize, shown: usize, more: &str) -> Result<()> {
+    let plural = if rows == 1 { "" } else { "s" };
+    match rows > shown {
+        true => writeln!(out, "… {rows} row{plural}, {shown} shown{more}")?,
+        false => writeln!(out, "{rows} row{plural}{more}")?,
+    }
+    Ok(out.flush()?)
 }
 
 fn write_border(out: &mut impl Write, widths: &[usize]) -> Result<()> {

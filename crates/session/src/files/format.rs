@@ -11,7 +11,7 @@ use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 
 use super::dialect::Dialect;
 use super::error::at;
@@ -105,6 +105,14 @@ impl Format {
                 Arc::new(format.with_file_compression_type(self.compression))
             }
         }
+    }
+}
+
+/// That a file is of no known format.
+pub(super) fn not_read(path: &Path) -> DataFusionError {
+    match lower_extension(path) {
+        Some(ending) => at(path, format!("no {KNOWN}: .{ending} is not read")),
+        None => at(path, format!("no {KNOWN}: its name has no ending")),
     }
 }
 

@@ -46,7 +46,7 @@ use error::at;
 pub(crate) use error::plain;
 pub(crate) use external::infer_from_whole_rows;
 pub(crate) use external_table::read_external_tables;
-use format::{Format, KNOWN, Kind};
+use format::{Format, KNOWN, Kind, not_read};
 use given::Given;
 pub(crate) use misfits::find as find_misfit;
 use options::ReadOptions;
@@ -183,7 +183,7 @@ pub(crate) fn tables_of(path: &Path) -> Result<Found> {
             paths.retain(|path| if path.is_dir() { !leads_up(path) } else { is_data(path) });
             paths
         }
-        Source::File(_) if Format::of(path).is_none() => return Err(at(path, format!("no {KNOWN}"))),
+        Source::File(_) if Format::of(path).is_none() => return Err(not_read(path)),
         Source::File(_) | Source::Chosen(_) => vec![path.to_path_buf()],
         Source::Pattern(pattern) => matches(&pattern)?,
     };
@@ -235,7 +235,7 @@ fn has_no_data(folder: &Path) -> bool {
 fn why_no_data(path: &Path, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
     let is_path = name.contains(['/', '.']);
     match std::fs::metadata(path) {
-        Ok(found) if is_path && found.is_file() => Err(at(path, format!("no {KNOWN}"))),
+        Ok(found) if is_path && found.is_file() => Err(not_read(path)),
         Ok(found) if is_path && !found.is_dir() => Err(at(path, NO_FILE)),
         _ => Ok(None),
     }

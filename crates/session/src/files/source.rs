@@ -15,7 +15,7 @@ use kelpie_datafusion::file_version;
 
 use super::chosen::Chosen;
 use super::error::at;
-use super::format::{Format, KNOWN, Kind};
+use super::format::{Format, KNOWN, Kind, not_read};
 
 /// Why what is neither a file nor a folder is no data.
 pub(super) const NO_FILE: &str =
@@ -65,7 +65,7 @@ impl DataFile {
 }
 
 impl Source {
-    /// What a path names. A name with `*`, `?` or `[` is a pattern, unless there is such a file.
+    /// What a path names. A name with `*`, `?`, `[` or `{` is a pattern, unless there is such a file.
     pub fn of(path: &Path) -> Result<Source> {
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => Ok(Source::Folder(absolute(path)?)),
@@ -85,7 +85,7 @@ impl Source {
         let mut files = Vec::new();
         match self {
             Source::Chosen(chosen) => return chosen.files(),
-            Source::File(path) => files.push(data_file(path)?.ok_or_else(|| unknown(path))?),
+            Source::File(path) => files.push(data_file(path)?.ok_or_else(|| not_read(path))?),
             Source::Folder(path) => collect(path, &mut HashSet::from([path.clone()]), &mut files)?,
             Source::Pattern(pattern) => {
                 for path in matches(pattern)? {
@@ -248,19 +248,55 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     path.canonicalize().map_err(|error| at(path, error))
 }
 
-fn unknown(path: &Path) -> datafusion::error::DataFusionError {
-    at(path, format!("no {KNOWN}"))
-}
-
 pub(super) fn is_pattern(path: &Path) -> bool {
-    path.to_string_lossy().contains(['*', '?', '['])
+    path.to_string_lossy().contains(['*', '?', '[', '{'])
 }
 
-/// The paths that match a pattern; hidden ones only where it says so.
+/// The paths that match a pattern, each once; hidden ones only where it says so.
 pub(super) fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
     let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
-    let paths = glob::glob_with(pattern, options).map_err(|error| at(Path::new(pattern), error))?;
-    paths.map(|path| path.map_err(|error| at(error.path(), error.error()))).collect()
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
+    for pattern in alternatives(pattern) {
+        let paths = glob::glob_with(&pattern, options).map_err(|error| at(Path::new(&pattern), error))?;
+        for path in paths {
+            let path = path.map_err(|error| at(error.path(), error.error()))?;
+            if seen.insert(path.clone()) {
+                found.push(path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The patterns that one with `{a,b}` stands for, in the order of a shell; braces without a comma stand for themselves. The library of
+/// patterns does not know them.
+fn alternatives(pattern: &str) -> Vec<String> {
+    let Some(open) = pattern.find('{') else { return vec![pattern.to_string()] };
+    let (mut depth, mut cuts, mut close) = (0usize, vec![open], None);
+    for (place, letter) in pattern[open..].char_indices().map(|(place, letter)| (open + place, letter)) {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 1 => cuts.push(place),
+            _ => {}
+        }
+        if depth == 0 {
+            close = Some(place);
+            break;
+        }
+    }
+    match close {
+        Some(close) if cuts.len() > 1 => {
+            cuts.push(close);
+            let parts = cuts.windows(2).map(|cut| &pattern[cut[0] + 1..cut[1]]);
+            let whole = parts.map(|part| format!("{}{part}{}", &pattern[..open], &pattern[close + 1..]));
+            whole.flat_map(|pattern| alternatives(&pattern)).collect()
+        }
+        _ => {
+            let rest = alternatives(&pattern[open + 1..]).into_iter();
+            rest.map(|rest| format!("{}{rest}", &pattern[..=open])).collect()
+        }
+    }
 }
 
 /// A data file, or nothing where the name is not that of one.
@@ -330,5 +366,24 @@ pub(super) fn forget(runtime: &RuntimeEnv, files: &[DataFile]) {
             statistics.remove(&key);
         }
         footers.remove(&address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_are_written_out() {
+        for (pattern, expected) in [
+            ("a/*.csv", vec!["a/*.csv"]),
+            ("{a,b}.csv", vec!["a.csv", "b.csv"]),
+            ("x{,1}/{a,{b,ü}c}", vec!["x/a", "x/bc", "x/üc", "x1/a", "x1/bc", "x1/üc"]),
+            ("{a}{b,c}", vec!["{a}b", "{a}c"]),
+            ("a{b,c", vec!["a{b,c"]),
+            ("{}", vec!["{}"]),
+        ] {
+            assert_eq!(alternatives(pattern), expected, "{pattern}");
+        }
     }
 }

@@ -325,7 +325,7 @@ impl Case<'_> {
                     let text = error.strip_backtrace();
                     // A file whose schema is another one has other columns.
                     let names_file = text.contains(self.name) && names_a_part(&text);
-                    if !names_file && !text.contains("No field named") {
+                    if !names_file && !text.contains("there is no column") {
                         report.problems.push(format!("{} ({}): {sql}\n  {text}", self.name, self.what));
                     }
                 }

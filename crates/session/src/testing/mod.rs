@@ -44,6 +44,7 @@ pub use queries::{Generated, QueryGenerator};
 pub use report::{Difference, FuzzReport};
 pub use thrift_integers::integers;
 
+pub use crate::messages::worded;
 pub use kelpie_datafusion::uncompiled_reasons;
 pub use kelpie_datafusion::{Translated, translate};
 

@@ -1,20 +1,26 @@
 //! The command line.
 
+mod input;
+mod workloads;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use kelpie_session::{Engine, KelpieOptions, KelpieSession, OPTIONS, SessionOptions};
-use kelpie_workloads::Workload;
-use kelpie_workloads::bench::{Once, PeerKind, Subject};
-use kelpie_workloads::experiments::Experiment;
+
+pub use workloads::{BenchArguments, DemoArguments, ExperimentArguments, GenerateArguments};
 
 /// SQL over Parquet, CSV and Arrow files, compiled for the GPU or CPU at hand.
 ///
-/// Without a command: runs the statements of -c and -f in the order given, or opens a shell.
+/// Without a command: runs the statements of -c, -f and the arguments in the order given, or opens a shell.
 #[derive(Debug, Parser)]
-#[command(name = "kelpie", version, args_conflicts_with_subcommands = true)]
+#[command(name = "kelpie", disable_version_flag = true, args_conflicts_with_subcommands = true)]
 pub struct Arguments {
+    /// Show the version, the build and the devices.
+    #[arg(short = 'V', long)]
+    pub version: bool,
     #[command(subcommand)]
     pub command: Option<Command>,
     #[command(flatten)]
@@ -41,6 +47,17 @@ pub enum Command {
     Bench(BenchArguments),
     /// Repeat an experiment of a paper: times, bytes and a plot.
     Experiment(ExperimentArguments),
+    /// Write what completes commands and options for a shell such as bash, to the standard output.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual as man pages.
+    Man {
+        /// The folder, for a page a command; where absent, one page goes to the standard output.
+        #[arg(long, value_name = "DIR")]
+        output: Option<PathBuf>,
+    },
 }
 
 /// What every session takes.
@@ -141,6 +158,10 @@ pub enum KernelCommand {
 pub struct QueryArguments {
     #[command(flatten)]
     pub session: SessionArguments,
+    /// A file, folder or pattern that becomes a table as with --data; a file of statements (.sql) as with -f; or a statement, in
+    /// quotes, as with -c.
+    #[arg(value_name = "FILE|SQL")]
+    pub inputs: Vec<PathBuf>,
     /// Run these statements, separated by `;`. May be repeated.
     #[arg(short = 'c', value_name = "SQL", allow_hyphen_values = true)]
     pub sql: Vec<String>,
@@ -157,6 +178,19 @@ pub struct QueryArguments {
     /// Rows of a table that are shown, the others are counted; 0 is all. Where absent: 40 on a terminal, else all.
     #[arg(long, value_name = "N")]
     pub maxrows: Option<usize>,
+    /// Places that a table may be wide, for which long texts are cut and columns left out; 0 is any. Where absent: a terminal's
+    /// width, else any.
+    #[arg(long, value_name = "N")]
+    pub maxwidth: Option<usize>,
+    /// Run the statements and commands of this file first, in place of those of the start-up file.
+    #[arg(long, value_name = "FILE")]
+    pub init: Option<PathBuf>,
+    /// Do not read the start-up file of the shell: kelpie/init.sql in the folder of your configuration.
+    #[arg(long)]
+    pub no_init: bool,
+    /// The first error ends the statements of the standard input too.
+    #[arg(long)]
+    pub bail: bool,
     /// Show on stderr how long each statement took.
     #[arg(long)]
     pub timing: bool,
@@ -165,38 +199,27 @@ pub struct QueryArguments {
 /// A form of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// For people. On a terminal as wide as that, with the types of columns; elsewhere as a whole.
+    #[value(aliases = ["box", "duckbox", "column", "ascii"])]
     Table,
+    /// A line a value, for rows of many columns.
+    #[value(alias = "vertical")]
+    Line,
     /// Comma-separated with a header; NULL is empty, empty text is `""`, and so is a NULL that would be a blank line.
     Csv,
+    /// As csv, with tabs between the values.
+    #[value(alias = "tabs")]
+    Tsv,
     /// One JSON object a row and line; NaN and infinities are texts.
+    #[value(aliases = ["jsonlines", "jsonl", "ndjson"])]
     Json,
+    /// A table of Markdown.
+    #[value(alias = "md")]
+    Markdown,
     /// A Parquet file.
     Parquet,
     /// An Arrow IPC file.
     Arrow,
-}
-
-#[derive(Debug, Args)]
-pub struct GenerateArguments {
-    /// tpch, ssb or shapes.
-    #[arg(value_parser = parse::<Workload>)]
-    pub workload: Workload,
-    /// Scale factor: 1 is about 1 GB of text.
-    #[arg(long, allow_negative_numbers = true)]
-    pub scale: f64,
-    /// The folder to write to.
-    #[arg(long, value_name = "DIR")]
-    pub output: PathBuf,
-    /// Only these tables.
-    #[arg(long, value_name = "TABLE", value_delimiter = ',')]
-    pub tables: Vec<String>,
-    /// Threads; one a core where absent.
-    #[arg(long)]
-    pub threads: Option<usize>,
-    /// Replace tables that are there already.
-    #[arg(long)]
-    pub force: bool,
 }
 
 #[derive(Debug, Args)]
@@ -237,118 +260,15 @@ pub struct VariantArguments {
 
 #[derive(Debug, Args)]
 pub struct DeviceArguments {
+    /// Also show what was looked for of a device that cannot be used.
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
     /// Measure caches, memory and atomics, and keep the findings in the cache folder, where later runs of this program find them.
     #[arg(long)]
     pub calibrate: bool,
     /// Only this device: cpu, cuda, simt; or auto, the one that queries take.
     #[arg(long, value_enum, value_name = "D")]
     pub device: Option<DeviceName>,
-}
-
-#[derive(Debug, Args)]
-pub struct DemoArguments {
-    #[command(flatten)]
-    pub settings: SettingArguments,
-    /// Scale factor of the TPC-H data.
-    #[arg(long, default_value_t = 0.1)]
-    pub scale: f64,
-    /// Folder for the data; the user's cache folder where absent.
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub struct BenchArguments {
-    /// tpch, ssb; shapes: groupings by keys of all kinds and numbers, and star joins; fallback: statements over TPC-H's tables that
-    /// do not compile as a whole, beside plain DataFusion; derived: group-bys on expressions that DataFusion evaluates, first and
-    /// hot; or crowd: TPC-H's queries by many clients at once.
-    #[arg(value_parser = parse::<Subject>)]
-    pub subject: Subject,
-    /// The folder that `generate` wrote; for `derived` one that its table is made in, if it is not there yet.
-    #[arg(long, value_name = "DIR")]
-    pub data: PathBuf,
-    /// Only these queries: `1,6` or `1.1,4.3`.
-    #[arg(long, value_delimiter = ',')]
-    pub queries: Vec<String>,
-    #[command(flatten)]
-    pub settings: SettingArguments,
-    /// Measured runs of each query, after one that warms up.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
-    pub runs: u16,
-    /// Engines to run in turn with Kelpie: duckdb, datafusion.
-    #[arg(long, value_delimiter = ',', value_parser = parse::<PeerKind>)]
-    pub against: Vec<PeerKind>,
-    /// Forget cached columns before each run; the peers then read the files too.
-    #[arg(long)]
-    pub cold: bool,
-    /// Threads of every engine; one a core where absent.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
-    pub threads: Option<u16>,
-    /// Rows of the table of `derived`.
-    #[arg(long, default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub rows: u64,
-    /// Numbers of clients of `crowd`.
-    #[arg(long, value_delimiter = ',', default_value = "1,8,48")]
-    pub clients: Vec<usize>,
-    /// Seconds for each number of clients of `crowd`.
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..))]
-    pub seconds: u64,
-    /// What a process that `derived` starts runs once.
-    #[arg(long, hide = true, value_parser = parse::<Once>)]
-    pub once: Option<Once>,
-    /// Write the findings to a file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub struct ExperimentArguments {
-    /// horseqc-1 to horseqc-6, single-aggregate, table-1, table-3; groupby-4 and others that begin so, or groupby for all of these;
-    /// dogqc-8 to dogqc-15 and dogqc-text, or dogqc for all of these; algebra-9 and others that begin so, or algebra;
-    /// variants-2 and others that begin so, or variants; several as `dogqc-8,dogqc-13`.
-    #[arg(value_name = "EXPERIMENT")]
-    pub experiment: ExperimentNames,
-    /// Folder of the data, in folders such as `ssb-sf1`, which are made where they are missing; the user's cache folder where
-    /// absent.
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-    /// Scale factor of the data; several, such as `1,2,4`, for horseqc-5; 1 is 335 million rows for groupby, 10 million for
-    /// dogqc-8 and dogqc-13, 4 million for dogqc-text, 64 million at most for algebra, and 32 million for variants.
-    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = parse_scale, allow_negative_numbers = true)]
-    pub scale: Vec<f64>,
-    /// Only these queries or positions: `1.1,4.3`, `16,64`.
-    #[arg(long, value_delimiter = ',')]
-    pub only: Vec<String>,
-    #[command(flatten)]
-    pub settings: SettingArguments,
-    /// Measured runs of each point, after one that warms up.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
-    pub runs: u16,
-    /// Seconds after which a run is given up.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
-    pub time_limit: u32,
-    /// Engines beside Kelpie in horseqc-6 and dogqc-15: duckdb, datafusion.
-    #[arg(long, value_delimiter = ',', default_value = "duckdb,datafusion", value_parser = parse::<PeerKind>)]
-    pub against: Vec<PeerKind>,
-    /// Threads of every engine; one a core where absent.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
-    pub threads: Option<u16>,
-    /// Folder for the findings: `<experiment>.json` and `<experiment>.svg`, and `<experiment>-lanes.svg` where lanes are counted.
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub output: PathBuf,
-}
-
-/// The experiments that a name stands for.
-#[derive(Debug, Clone)]
-pub struct ExperimentNames(pub Vec<Experiment>);
-
-impl std::str::FromStr for ExperimentNames {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let named = name.split(',').map(Experiment::named).collect::<Result<Vec<_>, _>>()?;
-        Ok(ExperimentNames(named.concat()))
-    }
 }
 
 impl SettingArguments {
@@ -371,27 +291,27 @@ impl SessionArguments {
     /// A session with these settings and tables.
     pub async fn open(&self) -> anyhow::Result<KelpieSession> {
         let session = self.settings.session()?;
-        for path in &self.data {
-            for problem in session.register_data(path).await?.problems {
-                crate::complain(&format!("warning: {problem}"));
-            }
-        }
+        register(&session, &self.data).await?;
         Ok(session)
     }
+}
+
+/// Makes tables of paths; gives their names. What cannot be read is a warning.
+pub async fn register(session: &KelpieSession, paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for path in paths {
+        let registered = session.register_data(path).await?;
+        for problem in registered.problems {
+            crate::complain(&format!("warning: {problem}"));
+        }
+        names.extend(registered.names);
+    }
+    Ok(names)
 }
 
 /// Threads to use: the user's number, or one a core.
 pub fn thread_count(chosen: Option<usize>) -> usize {
     chosen.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
-}
-
-fn parse<T: std::str::FromStr<Err = String>>(text: &str) -> Result<T, String> {
-    text.parse()
-}
-
-fn parse_scale(text: &str) -> Result<f64, String> {
-    let scale = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
-    if f64::is_finite(scale) && scale > 0.0 { Ok(scale) } else { Err(format!("`{text}` is not above 0")) }
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {
@@ -403,30 +323,51 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
 
 /// Statements to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Script {
+pub enum Source {
     /// `-c`.
     Sql(String),
     /// `-f`.
     File(PathBuf),
 }
 
-/// What `-c` and `-f` gave, in the order of the command line.
-pub fn scripts(matches: &ArgMatches) -> Vec<Script> {
+/// What the command line gave to run, in its order, and what it names as tables without an option.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Given {
+    /// `-c`, `-f`, and arguments that are statements or files of these.
+    pub sources: Vec<Source>,
+    /// Arguments that are data.
+    pub data: Vec<PathBuf>,
+}
+
+/// Takes apart what `-c`, `-f` and arguments gave. An argument that is none of what it may be is an error.
+pub fn given(matches: &ArgMatches) -> Result<Given, clap::Error> {
     fn indexed<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Vec<(usize, T)> {
-        let values = matches.get_many::<T>(name).into_iter().flatten().cloned();
+        let values = matches.try_get_many::<T>(name).ok().flatten().into_iter().flatten().cloned();
         matches.indices_of(name).into_iter().flatten().zip(values).collect()
     }
-    let sql = indexed::<String>(matches, "sql").into_iter().map(|(i, sql)| (i, Script::Sql(sql)));
-    let files = indexed::<PathBuf>(matches, "file").into_iter().map(|(i, path)| (i, Script::File(path)));
-    let mut scripts: Vec<(usize, Script)> = sql.chain(files).collect();
-    scripts.sort_by_key(|(index, _)| *index);
-    scripts.into_iter().map(|(_, script)| script).collect()
+    if matches.subcommand().is_some() {
+        return Ok(Given::default());
+    }
+    let mut given = Given::default();
+    let sql = indexed::<String>(matches, "sql").into_iter().map(|(i, sql)| (i, Source::Sql(sql)));
+    let files = indexed::<PathBuf>(matches, "file").into_iter().map(|(i, path)| (i, Source::File(path)));
+    let mut sources: Vec<(usize, Source)> = sql.chain(files).collect();
+    for (index, input) in indexed::<PathBuf>(matches, "inputs") {
+        match input::Input::of(&input) {
+            Ok(input::Input::Data) => given.data.push(input),
+            Ok(input::Input::Script) => sources.push((index, Source::File(input))),
+            Ok(input::Input::Sql(sql)) => sources.push((index, Source::Sql(sql))),
+            Err(problem) => return Err(Arguments::command().error(ErrorKind::InvalidValue, problem)),
+        }
+    }
+    sources.sort_by_key(|(index, _)| *index);
+    given.sources = sources.into_iter().map(|(_, source)| source).collect();
+    Ok(given)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -434,11 +375,13 @@ mod tests {
     }
 
     #[test]
-    fn scripts_keep_their_order() {
-        let line = ["kelpie", "-c", "a", "-f", "x.sql", "--timing", "-c", "b"];
+    fn what_is_given_keeps_its_order() {
+        let line =
+            ["kelpie", "-c", "a", "y.sql", "t.parquet", "-f", "x.sql", "--timing", "select 1", "-c", "b"];
         let matches = Arguments::command().try_get_matches_from(line).unwrap();
-        let expected = [Script::Sql("a".into()), Script::File("x.sql".into()), Script::Sql("b".into())];
-        assert_eq!(scripts(&matches), expected);
+        let (sql, file) = (|sql: &str| Source::Sql(sql.into()), |path: &str| Source::File(path.into()));
+        let sources = vec![sql("a"), file("y.sql"), file("x.sql"), sql("select 1"), sql("b")];
+        assert_eq!(given(&matches).unwrap(), Given { sources, data: vec!["t.parquet".into()] });
     }
 
     #[test]
