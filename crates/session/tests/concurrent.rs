@@ -270,7 +270,7 @@ async fn six_queries(session: Arc<KelpieSession>, first: i64) {
 /// is not taken for what they need alone.
 #[test]
 fn memory_that_neighbours_hold_is_waited_for() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = data();
     let runtime = runtime(4);
     runtime.block_on(async {
         let engine = Arc::<Engine>::default();

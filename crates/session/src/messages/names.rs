@@ -10,22 +10,17 @@ use super::{Worded, nearest};
 const LISTED: usize = 12;
 
 /// Functions that other systems have under a name of their own.
-const SYNONYMS: [(&str, &str); 16] = [
+const SYNONYMS: [(&str, &str); 11] = [
     ("charindex", "strpos(text, part)"),
     ("dateadd", "date + interval '1 day'"),
     ("getdate", "now()"),
-    ("group_concat", "string_agg(text, ', ')"),
     ("iif", "CASE WHEN … THEN … ELSE … END"),
     ("instr", "strpos(text, part)"),
     ("isnull", "coalesce(a, b)"),
-    ("listagg", "string_agg(text, ', ')"),
     ("nvl2", "CASE WHEN … IS NOT NULL THEN … ELSE … END"),
     ("rand", "random()"),
     ("sysdate", "now()"),
     ("to_number", "cast(text as double)"),
-    ("ucase", "upper"),
-    ("lcase", "lower"),
-    ("len", "length"),
     ("toint", "cast(text as bigint)"),
 ];
 
