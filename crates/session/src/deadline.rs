@@ -4,6 +4,9 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use datafusion::error::{DataFusionError, Result};
+use datafusion::physical_plan::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchReceiverStream;
+use futures::StreamExt;
 use tokio::time::timeout_at;
 
 /// When a statement is cancelled.
@@ -40,4 +43,21 @@ pub(crate) async fn within<T>(
             "the statement was cancelled: it took longer than kelpie.timeout allows, which is {limit:?}"
         ))),
     }
+}
+
+/// Rows that a task of their own makes: some operators do not give way for minutes, and whoever asks for the next rows could not
+/// notice that the deadline has passed. Dropping it ends the task once it does give way.
+pub(crate) fn on_a_task_of_its_own(mut stream: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let mut rows = RecordBatchReceiverStream::builder(stream.schema(), 1);
+    let sender = rows.tx();
+    rows.spawn(async move {
+        while let Some(batch) = stream.next().await {
+            // Nobody takes rows any more.
+            if sender.send(batch).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    });
+    rows.build()
 }

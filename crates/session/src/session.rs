@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 
 use crate::checked_files::caught;
 use crate::corrections::NumberedCopies;
-use crate::deadline::{Deadline, within};
+use crate::deadline::{Deadline, on_a_task_of_its_own, within};
 use crate::dialect;
 use crate::files::{self, Broken, LocalFiles, LocalTables};
 #[cfg(feature = "testing")]
@@ -255,6 +255,7 @@ impl KelpieSession {
         let options = KelpieOptions::of(task.session_config().options());
         let stream = execute_stream(Arc::clone(&planned.plan), task);
         let stream = stream.map_err(|error| self.worded(error, sql))?;
+        let stream = if deadline.is_some() { on_a_task_of_its_own(stream) } else { stream };
         let (text, context) = (sql.to_string(), self.context.clone());
         let (engine, last, taking) = (Arc::clone(&self.engine), Arc::clone(&self.last), Taking::default());
         Ok(RunningQuery {

@@ -28,7 +28,7 @@ async fn statements_end_in_time() {
         for (what, sql) in LONG {
             // Kernels that still run keep no other statement from its turn: each has an engine of its own.
             let session = session(enabled);
-            session.sql("CREATE TABLE big AS SELECT value AS v FROM range(60000)").await.unwrap();
+            session.sql("CREATE TABLE big AS SELECT value AS v FROM range(20000)").await.unwrap();
             session.sql("SET kelpie.timeout = '100ms'").await.unwrap();
             let start = Instant::now();
             let Err(error) = session.sql(sql).await else { panic!("{what} has ended by itself") };
