@@ -272,14 +272,17 @@ impl Execution<'_> {
                 return Err(error.into());
             }
             self.metrics.pipelines.truncate(pipelines);
-            if self.budget.wait_for_memory(self.cancel) {
+            // On a GPU inputs stream from the host next, where their columns stay; to wait would be to read files again and again, as the
+            // others' columns take the place of this query's.
+            let waits = self.device.kind() != DeviceKind::Cuda;
+            if waits && self.budget.wait_for_memory(self.cancel) {
                 self.metrics.steps.push(format!("{error}; again, after another query has ended"));
                 continue;
             }
             let Some(next) = memory_fallback.next() else { return self.elsewhere(plan, error, out) };
             self.metrics.steps.push(format!("{error}; now {next}"));
             // What is short of memory beside others need not be alone.
-            if self.budget.is_alone() {
+            if !waits || self.budget.is_alone() {
                 self.engine.learned.keep_memory_fallback(key(), next);
             }
             (memory_fallback, last) = (next, Some(error));
