@@ -26,6 +26,7 @@ mod batched_look_ups;
 mod block_refill;
 mod build_side;
 mod calibration;
+mod cancellation;
 mod chunks;
 mod clustered;
 mod decimal_sums;

@@ -1,5 +1,6 @@
 //! What lowering works on: the builder, the kernel's arguments, the target, and the current row.
 
+mod cancellation;
 mod dictionary;
 pub(crate) mod lanes;
 mod live_columns;
@@ -23,6 +24,8 @@ use kelpie_kir::{Builder, Scalar, Target, Type};
 use crate::expr::Expr;
 use crate::shape::LaunchShape;
 
+pub(crate) use self::cancellation::Leaving;
+use self::cancellation::Watches;
 pub(crate) use self::live_columns::{LiveColumns, Moved};
 use self::prefetched_rows::Prefetched;
 pub(crate) use self::prefetched_rows::prefetched_bytes;
@@ -53,6 +56,7 @@ pub struct Context<'a> {
     memos: Memos,
     repetition: Repetition,
     made_text: MadeText,
+    watches: Watches,
     /// The first impossible state that was met: the kernel is not to be used.
     impossible: Option<String>,
 }
@@ -114,6 +118,7 @@ impl<'a> Context<'a> {
             memos: Memos::default(),
             repetition: Repetition::default(),
             made_text: MadeText::default(),
+            watches: Watches::default(),
             impossible: None,
         }
     }

@@ -9,7 +9,7 @@ use kelpie_kir::{Scalar, Scope, Type};
 
 use super::index::Search;
 use super::{JoinOperator, boolean, makes_pairs};
-use crate::context::{Argument, Context, Lowered, Unsupported};
+use crate::context::{Argument, Context, Leaving, Lowered, Unsupported};
 use crate::expr::columns_read;
 use crate::layout::ColumnInfo;
 use crate::lower::{lower, lower_condition};
@@ -250,6 +250,7 @@ impl JoinOperator {
         let (no, none) = (cx.builder.bool(false), cx.builder.i64(0));
         let (found, first) = (cx.builder.var_of("found", no), cx.builder.var_of("match", none));
         cx.begin_loop();
+        cx.break_if_cancelled(Leaving::Thread);
         let place = self.index.advance(cx, search);
         let opened = self.begin_match(cx, place)?;
         let yes = cx.builder.bool(true);
@@ -269,6 +270,7 @@ impl JoinOperator {
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
         cx.begin_loop();
+        cx.break_if_cancelled(Leaving::Thread);
         let place = self.index.advance(cx, search);
         let opened = self.begin_match(cx, place)?;
         self.mark(cx, place);

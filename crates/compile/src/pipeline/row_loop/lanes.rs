@@ -15,7 +15,7 @@ use kelpie_kir::builder::{V, Var};
 use super::grid::Grid;
 use super::{Emitted, Rest, RowLoopStrategy};
 use crate::context::lanes::any;
-use crate::context::{Context, LiveColumns, Unsupported};
+use crate::context::{Context, Leaving, LiveColumns, Unsupported};
 use crate::operator::Flow;
 use crate::operator::block_refill::BlockRefill;
 use crate::operator::expand::{self, Ranges};
@@ -251,6 +251,7 @@ impl Turn<'_> {
         let waits = points.at[way.point + 1..].iter().any(|(_, point)| point.keeps_rows());
         let once = if waits { self.is_last } else { cx.builder.bool(false) };
         let taken = &mut |cx: &mut Context<'_>, active: V, number: V, registers: &[V]| {
+            cx.break_if_cancelled(Leaving::Warp);
             cx.with_live_columns(&arrived.row, registers, |cx| {
                 let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| expansion.item(cx, number, next);
                 self.together(cx, way.behind(way.end + 1), Coming { active, bind }, emitter)
@@ -296,6 +297,7 @@ impl Turn<'_> {
         let (begin, count) = (cx.builder.read(range.begin), cx.builder.read(range.count));
         let ranges = Ranges { begin, count, registers: &registers };
         let test = &mut |cx: &mut Context<'_>, active: V, number: V, registers: &[V]| {
+            cx.break_if_cancelled(Leaving::Warp);
             let (no, yes) = (cx.builder.bool(false), cx.builder.bool(true));
             let holds = cx.builder.var_of("holds", no);
             cx.begin_if(active);
