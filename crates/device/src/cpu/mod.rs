@@ -2,6 +2,7 @@
 
 mod host;
 mod kernel;
+mod schedule;
 mod workers;
 
 use std::sync::Arc;
