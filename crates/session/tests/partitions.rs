@@ -365,6 +365,23 @@ async fn queries_over_few_rows_are_left_unless_one_says_otherwise() {
     assert!(session.sql("SELECT sum(x) FROM (SELECT x FROM few WHERE x > 5 LIMIT 100000) q").await.is_ok());
 }
 
+/// Compilers take longer for a kernel of many aggregates than rows save, where these are few.
+#[tokio::test]
+async fn many_aggregates_of_few_rows_are_left() {
+    let session = session(&[("kelpie.device", "cpu")]);
+    run(&session, "CREATE TABLE t AS SELECT value AS x, value % 7 AS k FROM generate_series(1, 20000)").await;
+    let sums = |count: i32| (1..=count).map(|n| format!("sum(x + {n})")).collect::<Vec<_>>().join(", ");
+    for keys in ["", " GROUP BY k"] {
+        let few = session.sql(&format!("SELECT {} FROM t{keys}", sums(100))).await.unwrap();
+        assert!(few.timing.compiled, "{:?}", few.timing.reasons);
+        let sql = format!("SELECT {} FROM t WHERE x > 5{keys}", sums(300));
+        let many = session.sql(&sql).await.unwrap();
+        assert!(!many.timing.compiled, "{:?}", many.timing);
+        let reasons = many.timing.reasons.join("; ");
+        assert!(reasons.contains("a kernel of 300 aggregates takes longer than its rows"), "{reasons}");
+    }
+}
+
 #[tokio::test]
 async fn what_stops_early_and_pairs_of_rows_are_left() {
     let session = session(&[("kelpie.device", "cpu")]);

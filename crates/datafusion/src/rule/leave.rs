@@ -4,6 +4,8 @@
 //! - a limit without a sort over a scan: DataFusion stops reading after the first rows;
 //! - expressions over all rows of a large table that nothing filters, groups, joins or sorts: DataFusion hands each batch from
 //!   its reader to the result, while Kelpie would store all of them first;
+//! - an aggregation with so many aggregates over so few rows that compilers take longer for its kernel than its rows would: their time grows
+//!   with the square of their number;
 //! - every pair of two large inputs (cross joins, joins by neither an equality nor an inequality): Kelpie's kernels emit pair by pair
 //!   what DataFusion copies by the batch. A GPU has enough lanes for many more of them.
 //!
@@ -95,6 +97,46 @@ fn table_rows(node: &Node) -> Option<usize> {
     children.into_iter().try_fold(0usize, |sum, child| Some(sum.saturating_add(table_rows(child)?)))
 }
 
+/// So many aggregates are compiled whatever the rows are.
+const MANY_AGGREGATES: usize = 256;
+
+/// On a GPU no more than so many are: its compilers take minutes for them.
+const MOST_AGGREGATES: usize = 512;
+
+/// Rows for each pair of aggregates of which compiling takes as long as a kernel saves: 400 aggregates take a second to compile, 1,000 ten,
+/// and a core's kernel saves about a nanosecond for a row and an aggregate.
+const ROWS_OF_PAIRS: f64 = 10.0;
+
+/// The input of an aggregation, or of the one below it whose groups it puts together.
+fn aggregated(aggregation: &Node) -> &Node {
+    let mut node = aggregation;
+    loop {
+        let [input] = node.children()[..] else { return node };
+        let mut below = input;
+        while let Some(next) = pass_through(below) {
+            below = next;
+        }
+        if !below.is::<AggregateExec>() {
+            return input;
+        }
+        node = below;
+    }
+}
+
+/// Why an aggregation is left, if it has too many aggregates for its rows.
+fn many_aggregates(node: &Node, has_gpu: bool) -> Option<String> {
+    let aggregates = node.downcast_ref::<AggregateExec>()?.aggr_expr().len();
+    if aggregates <= MANY_AGGREGATES {
+        return None;
+    }
+    let input = aggregated(node);
+    let is_worth_it =
+        estimated_rows(input).is_some_and(|rows| rows > (aggregates as f64).powi(2) * ROWS_OF_PAIRS);
+    let is_too_many = has_gpu && aggregates > MOST_AGGREGATES;
+    (is_too_many || !is_worth_it)
+        .then(|| format!("compiling a kernel of {aggregates} aggregates takes longer than its rows"))
+}
+
 /// What is left of a plan: nodes that must not be part of a compiled one, with the reasons.
 pub(super) fn parts(plan: &Node, engine: &Engine, options: &KelpieOptions) -> (Refused, Vec<String>) {
     let mut parts = Parts { engine, options, refused: Refused::default(), reasons: Reasons::default() };
@@ -151,6 +193,9 @@ impl Parts<'_> {
         }
         if above.all_rows && scans_all(node) && estimated_rows(node).is_none_or(|rows| rows > EARLY_ROWS) {
             return Some("every row is a part of the result".into());
+        }
+        if let Some(reason) = many_aggregates(node, self.has_gpu()) {
+            return Some(reason);
         }
         let pairs = node.is::<CrossJoinExec>() || node.is::<NestedLoopJoinExec>();
         let [left, right] = node.children()[..] else { return None };
