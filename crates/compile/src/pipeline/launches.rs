@@ -187,6 +187,7 @@ fn blocks_of(blocks: Blocks, filling: u32) -> u32 {
     match blocks {
         Blocks::One => 1,
         Blocks::SixtyFourth => filling.div_ceil(64),
+        Blocks::ThirtySecond => filling.div_ceil(32),
         Blocks::Sixteenth => filling.div_ceil(16),
         Blocks::Eighth => filling.div_ceil(8),
         Blocks::Quarter => filling.div_ceil(4),

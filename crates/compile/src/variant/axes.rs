@@ -245,7 +245,7 @@ axis!(
 numbers!(
     /// How full a hash table may be: `operator/aggregate/keys/input`, `table/probing`.
     SlotFill, "slot_fill", Plan, Knob, "percent of a hash table's slots that may be taken",
-    [25 = "25", 50 = "50", 75 = "75"]
+    [25 = "25", 50 = "50", 75 = "75", 83 = "83"]
 );
 
 axis!(
@@ -384,6 +384,8 @@ axis!(
         One = "one",
         /// A 64th of them: on a GPU, where 64 warps fill a multiprocessor, one warp for each.
         SixtyFourth = "sixty_fourth",
+        /// A 32nd of them: one block of 64 threads for each.
+        ThirtySecond = "thirty_second",
         /// A sixteenth of them.
         Sixteenth = "sixteenth",
         /// An eighth of them.

@@ -204,7 +204,10 @@ impl Experiment {
 
     /// Whether its plot is a map, of which each series is a row.
     pub(super) fn is_map(self) -> bool {
-        matches!(self, Experiment::Variants(figure) if figure.is_map())
+        match self {
+            Experiment::Variants(figure) => figure.is_map(),
+            _ => self == Experiment::Grouping(Figure::Grids),
+        }
     }
 
     /// Whether bytes are counted at each point. Those of the papers on grouping and divergence compare times only, at many points

@@ -112,12 +112,6 @@ impl Findings {
         self.device = device.cloned().or(self.device.take());
     }
 
-    pub(super) fn finish(&mut self) {
-        if self.points.is_empty() {
-            self.notes.push("nothing was measured: no position has such a name".into());
-        }
-    }
-
     /// The series in the order of their first points, with all values.
     fn series(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -172,7 +166,11 @@ impl Findings {
             let _ = writeln!(text, "{} at scale {}", data.workload, data.scale);
         }
         if self.is_map {
-            self.push_map(&mut text);
+            match self.measure {
+                Measure::Figure => self.push_map(&mut text),
+                _ => self.push_rows(&mut text),
+            }
+            self.push_notes(&mut text);
             return text;
         }
         let series = self.series();
@@ -209,13 +207,17 @@ impl Findings {
         }
         self.push_transfers(&mut text);
         self.push_lanes(&mut text);
+        self.push_notes(&mut text);
+        text
+    }
+
+    fn push_notes(&self, text: &mut String) {
         for remark in &self.remarks {
             let _ = writeln!(text, "{remark}");
         }
         for note in &self.notes {
             let _ = writeln!(text, "left out: {note}");
         }
-        text
     }
 
     /// What transfers take by themselves and beside kernels, of the points that know it.
@@ -268,7 +270,7 @@ impl Findings {
             (format!("{}, {}", point.x, point.series), steps)
         };
         let rows: Vec<_> = known.map(row).collect();
-        (!rows.is_empty()).then(|| panels::to_svg(&format!("{}: lanes with rows", self.experiment), &rows))
+        (!rows.is_empty()).then(|| panels::to_svg(&format!("{}: lanes with rows", self.full_title()), &rows))
     }
 
     /// Time, throughput and bandwidth of each point, as the paper's table 3 has them.
@@ -285,6 +287,34 @@ impl Findings {
         }
     }
 
+    /// A line a series, a column a position.
+    fn push_rows(&self, text: &mut String) {
+        let (series, positions) = (self.series(), self.positions());
+        let wide = series.iter().map(|name| name.len()).max().unwrap_or(0);
+        let _ = write!(text, "{:>wide$}", self.y);
+        for (x, _) in &positions {
+            let _ = write!(text, "  {x:>10}");
+        }
+        let _ = writeln!(text, "   {}", self.x);
+        for name in series {
+            let _ = write!(text, "{name:>wide$}");
+            for (x, _) in &positions {
+                let value = self.point(name, x).and_then(|point| point.value(self.measure));
+                let _ = write!(text, "  {:>10}", number(value));
+            }
+            text.push('\n');
+        }
+    }
+
+    /// How many times the best value of a part of a map the value of a cell is; rows are of one part whose names are the same up to a comma.
+    fn slowdown(&self, row: &str, x: &str) -> Option<f64> {
+        let value = self.point(row, x)?.value(self.measure)?;
+        let part = |row: &str| row.split_once(", ").map(|(part, _)| part.to_string());
+        let same_part = self.points.iter().filter(|point| part(&point.series) == part(row));
+        let best = same_part.filter_map(|point| point.value(self.measure)).fold(f64::INFINITY, f64::min);
+        Some(if best > 0.0 { value / best } else { 1.0 })
+    }
+
     /// At each position the row of a map that is fastest, and how much slower the slowest is: a map has many rows.
     fn push_map(&self, text: &mut String) {
         let _ = writeln!(text, "{:>12}  {:>10}  {:>10}   the fastest", self.x, "fastest", "slowest");
@@ -298,14 +328,27 @@ impl Findings {
         }
     }
 
+    /// What a plot shows, on which device and how much data.
+    fn full_title(&self) -> String {
+        let device = self.device.iter().map(|device| device.name.clone());
+        let mut scales: Vec<String> = self.data.iter().map(|data| data.scale.to_string()).collect();
+        scales.dedup();
+        let scale = (!scales.is_empty()).then(|| format!("scale {}", scales.join(" and ")));
+        let where_it_ran: Vec<String> = device.chain(scale).collect();
+        let title = format!("{}: {}", self.experiment, self.title);
+        if where_it_ran.is_empty() { title } else { format!("{title} ({})", where_it_ran.join(", ")) }
+    }
+
     /// The plot.
     pub fn to_svg(&self) -> String {
         let positions = self.positions();
         if self.is_map {
             let columns: Vec<&str> = positions.iter().map(|(x, _)| *x).collect();
-            let value = |row: &str, x: &str| self.point(row, x)?.value(self.measure);
-            let titles = (format!("{}: {}", self.experiment, self.title), self.x);
-            return heat::to_svg((&titles.0, titles.1), &self.series(), &columns, &value);
+            let value = |row: &str, x: &str| match self.measure {
+                Measure::Figure => self.point(row, x)?.value(self.measure),
+                _ => self.slowdown(row, x),
+            };
+            return heat::to_svg((&self.full_title(), self.x), &self.series(), &columns, &value);
         }
         let numeric = !positions.is_empty() && positions.iter().all(|(_, position)| position.is_some());
         let place = |index: usize, position: Option<f64>| match position {
@@ -326,6 +369,9 @@ impl Findings {
             .into_iter()
             .map(|name| line(name, false, &|x| self.point(name, x)?.value(self.measure)))
             .collect();
+        for name in self.series() {
+            lines.push(line(&format!("{name}, over the link"), false, &|x| self.point(name, x)?.streamed_ms));
+        }
         if !matches!(self.measure, Measure::Passes | Measure::Figure) {
             for form in self.forms() {
                 let (link, memory) = (of_form("link", form), of_form("memory bound", form));
@@ -335,7 +381,7 @@ impl Findings {
         }
         lines.retain(|line| !line.points.is_empty());
         Chart {
-            title: format!("{}: {}", self.experiment, self.title),
+            title: self.full_title(),
             x: self.x.into(),
             y: self.y.into(),
             categories: match numeric {

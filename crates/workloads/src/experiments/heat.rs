@@ -10,6 +10,8 @@ const WIDTH: f64 = 48.0;
 const LEFT: f64 = 220.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 50.0;
+/// So that the title has room.
+const LEAST_WIDTH: f64 = 760.0;
 /// From this slowdown on cells are white.
 const WHITE: f64 = 4.0;
 
@@ -20,13 +22,13 @@ pub(super) fn to_svg(
     columns: &[&str],
     value: &dyn Fn(&str, &str) -> Option<f64>,
 ) -> String {
-    let (wide, high) =
-        (LEFT + columns.len() as f64 * WIDTH + 20.0, TOP + rows.len() as f64 * HEIGHT + BOTTOM);
+    let wide = (LEFT + columns.len() as f64 * WIDTH + 20.0).max(LEAST_WIDTH);
+    let high = TOP + rows.len() as f64 * HEIGHT + BOTTOM;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {wide} {high}\" font-family=\"sans-serif\" \
          font-size=\"10\">\n<rect width=\"{wide}\" height=\"{high}\" fill=\"white\"/>\n"
     );
-    text(&mut svg, (20.0, 24.0), "start", "font-size=\"15\"", title);
+    text(&mut svg, (20.0, 24.0), "start", "font-size=\"13\"", title);
     for (row, name) in rows.iter().enumerate() {
         let top = TOP + row as f64 * HEIGHT;
         text(&mut svg, (LEFT - 6.0, top + HEIGHT - 3.0), "end", "", name);

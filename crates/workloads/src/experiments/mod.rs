@@ -24,7 +24,7 @@ mod sorts;
 mod tuner;
 mod variants;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 pub use self::algebra::Figure as Algebra;
 pub use self::dogqc::Figure as Divergence;
@@ -39,7 +39,8 @@ pub use self::point::{Bytes, Point, StepLanes};
 pub use self::tuner::Tuned;
 pub use self::variants::Figure as Variants;
 
-/// Runs experiments one after the other; what each found.
+/// Runs experiments one after the other; what each found that has any of the positions that are wanted. An error where one of these is
+/// no experiment's.
 pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result<Vec<Findings>> {
     let mut all = Vec::new();
     // Data in memory is kept for the next experiment.
@@ -72,9 +73,15 @@ pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result
                 kept = data.is_in_memory().then_some((data, lab));
             }
         }
-        findings.finish();
         all.push(findings);
     }
+    let is_known =
+        |name: &String| all.iter().flat_map(|findings| &findings.points).any(|point| point.x == *name);
+    if let Some(unknown) = options.only.iter().find(|name| !is_known(name)) {
+        let names: Vec<_> = options.experiments.iter().map(|experiment| experiment.name()).collect();
+        bail!("{} has no position or query {unknown}", names.join(", "));
+    }
+    all.retain(|findings| !findings.points.is_empty());
     Ok(all)
 }
 

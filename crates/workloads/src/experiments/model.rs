@@ -42,6 +42,8 @@ pub struct Model {
 /// The option of texts without codes, and how columns without are called.
 const NO_DICTIONARIES: (&str, &str) = ("kelpie.dictionaries", "off");
 const AS_TEXTS: &str = "no dictionaries";
+/// What leaves rows out before they come to a join: HorseQC's engine has nothing like it, and what a kernel does not read is no bandwidth.
+const ALL_ROWS: [(&str, &str); 3] = [("pruning", "off"), ("key_filter", "off"), ("runtime_filters", "off")];
 /// Columns come over the link in each run.
 pub(super) const STREAMED: [(&str, &str); 2] = [("kelpie.macro_model", "batch"), ("kelpie.transfer", "copy")];
 
@@ -50,7 +52,13 @@ impl Model {
     pub fn micro(name: &str) -> Model {
         let (model, resolution) = name.split_once(':').unwrap_or((name, "simd"));
         let settings = [("kelpie.micro_model", model), ("kelpie.resolution", resolution)];
-        Model::new(name, &settings)
+        Model::new(name, &settings).with_all_rows()
+    }
+
+    /// Without what leaves rows out before they come to a join.
+    fn with_all_rows(mut self) -> Model {
+        self.settings.extend(Model::variants("", &ALL_ROWS).settings);
+        self
     }
 
     /// Values of axes.
@@ -82,7 +90,7 @@ impl Model {
     pub fn blocks(size: &str) -> Model {
         let settings =
             [("kelpie.macro_model", "batch"), ("kelpie.transfer", "copy"), ("kelpie.block_bytes", size)];
-        Model::new(&format!("blocks of {size}"), &settings)
+        Model::new(&format!("blocks of {size}"), &settings).with_all_rows()
     }
 
     pub fn macro_model(name: &str) -> Model {

@@ -6,14 +6,17 @@ const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 480.0;
 /// Of the area of the plot.
 const LEFT: f64 = 70.0;
-const RIGHT: f64 = 660.0;
+const RIGHT: f64 = 880.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 410.0;
-/// Told apart also by those who do not see all colours (Okabe and Ito).
-const COLOURS: [&str; 10] = [
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#999999", "#7b3294",
-    "#1b1b1b",
-];
+/// Told apart also by those who do not see all colours (Okabe and Ito). More series than these are told apart by dots beside.
+const COLOURS: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#1b1b1b"];
+/// Lines of the legend, and how wide it is at most.
+const LEGEND_LINE: f64 = 16.0;
+const LEGEND_CHARACTER: f64 = 6.2;
+/// A value beyond so many times what nine of ten values stay below is cut off, and marked.
+const OUTLIER: f64 = 4.0;
 /// Marks on an axis, about.
 const TICKS: f64 = 6.0;
 
@@ -96,23 +99,29 @@ impl Chart {
         let bars = self.lines.iter().filter(|line| !line.is_floor).count();
         let mut colours = COLOURS.iter().cycle();
         let mut bar = 0;
-        for (index, line) in self.lines.iter().enumerate() {
+        let mut shown = Vec::new();
+        for line in &self.lines {
             let colour = if line.is_floor { "#444444" } else { colours.next().unwrap_or(&"black") };
+            let is_repeated = !line.is_floor
+                && shown.iter().filter(|(l, _): &&(&Line, Ink)| !l.is_floor).count() >= COLOURS.len();
+            let ink =
+                Ink { colour, dash: if is_repeated { " stroke-dasharray=\"1 4\"" } else { dash(line) } };
             if self.categories.is_empty() || line.is_floor {
-                self.draw_line(&mut svg, line, colour, &x, &y);
+                draw_line(&mut svg, line, ink, (&x, &y));
             } else {
                 draw_bars(&mut svg, line, colour, (bar, bars), (&x, &y));
                 bar += 1;
             }
-            self.draw_legend(&mut svg, index, line, colour);
+            shown.push((line, ink));
         }
+        self.draw_legend(&mut svg, &shown, (&x, &y));
         svg.push_str("</svg>\n");
         svg
     }
 
     fn axes(&self) -> (Axis, Axis) {
         let points = || self.lines.iter().flat_map(|line| &line.points);
-        let most = points().map(|(_, y)| *y).fold(0.0, f64::max);
+        let most = self.most();
         let from = points().map(|(x, _)| *x).fold(f64::INFINITY, f64::min);
         let to = points().map(|(x, _)| *x).fold(f64::NEG_INFINITY, f64::max);
         let (from, to) = match self.categories.len() {
@@ -152,31 +161,95 @@ impl Chart {
         text(svg, (16.0, (TOP + BOTTOM) / 2.0), "middle", &turn, &self.y);
     }
 
-    fn draw_line(&self, svg: &mut String, line: &Line, colour: &str, x: &Axis, y: &Axis) {
-        let dash = dash(line);
-        let place = |(px, py): &(f64, f64)| format!("{:.1},{:.1}", x.place(*px), y.place(*py));
-        let points: Vec<String> = line.points.iter().map(place).collect();
-        let points = points.join(" ");
-        let _ = writeln!(
-            svg,
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>"
-        );
-        for (px, py) in line.points.iter().filter(|_| !line.is_floor) {
-            let (px, py) = (x.place(*px), y.place(*py));
-            let _ = writeln!(svg, "<circle cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"3\" fill=\"{colour}\"/>");
-        }
+    /// The greatest value that is shown: where a few are far beyond the others, these are cut off, as nobody could tell the others apart.
+    fn most(&self) -> f64 {
+        let mut values: Vec<f64> = self.lines.iter().flat_map(|line| &line.points).map(|(_, y)| *y).collect();
+        values.sort_by(f64::total_cmp);
+        let most = values.last().copied().unwrap_or(0.0).max(0.0);
+        let usual = values.get(values.len() * 9 / 10).copied().unwrap_or(most) * OUTLIER;
+        if usual > 0.0 && most > usual { usual } else { most }
     }
 
-    fn draw_legend(&self, svg: &mut String, index: usize, line: &Line, colour: &str) {
-        let (from, to, place) = (RIGHT + 15.0, RIGHT + 40.0, TOP + 10.0 + 20.0 * index as f64);
-        let dash = dash(line);
+    /// The legend: in the corner of the plot in which the fewest points lie.
+    fn draw_legend(&self, svg: &mut String, lines: &[(&Line, Ink)], (x, y): (&Axis, &Axis)) {
+        let longest = lines.iter().map(|(line, _)| line.name.chars().count()).max().unwrap_or(0);
+        let wide = 40.0 + LEGEND_CHARACTER * longest as f64;
+        let high = 8.0 + LEGEND_LINE * lines.len() as f64;
+        let corners = [(RIGHT - wide - 6.0, TOP + 4.0), (LEFT + 8.0, TOP + 4.0)];
+        let corners = corners.into_iter().chain(corners.map(|(left, _)| (left, BOTTOM - high - 6.0)));
+        let hidden = |(left, top): &(f64, f64)| {
+            let points = lines.iter().flat_map(|(line, _)| &line.points);
+            let places = points.map(|(px, py)| (x.place(*px), y.place(py.min(y.to))));
+            places
+                .filter(|(px, py)| (*left..left + wide).contains(px) && (*top..top + high).contains(py))
+                .count()
+        };
+        let (left, top) = corners.min_by_key(hidden).unwrap_or((LEFT, TOP));
         let _ = writeln!(
             svg,
-            "<line x1=\"{from}\" x2=\"{to}\" y1=\"{place}\" y2=\"{place}\" stroke=\"{colour}\" \
-             stroke-width=\"3\"{dash}/>"
+            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" fill=\"white\" \
+             fill-opacity=\"0.85\" stroke=\"#cccccc\"/>"
         );
-        text(svg, (to + 6.0, place + 4.0), "start", "", &line.name);
+        for (index, (line, ink)) in lines.iter().enumerate() {
+            let place = top + 12.0 + LEGEND_LINE * index as f64;
+            let (from, to) = (left + 6.0, left + 30.0);
+            let Ink { colour, dash } = ink;
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{place:.1}\" y2=\"{place:.1}\" stroke=\"{colour}\" \
+                 stroke-width=\"3\"{dash}/>"
+            );
+            text(svg, (to + 5.0, place + 4.0), "start", "font-size=\"11\"", &line.name);
+        }
     }
+}
+
+/// How a series is drawn.
+#[derive(Debug, Clone, Copy)]
+struct Ink {
+    colour: &'static str,
+    /// An attribute; empty where it is no line of dashes.
+    dash: &'static str,
+}
+
+/// Points all along a line of segments, these among them.
+fn along(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let between = |ends: &[(f64, f64)]| {
+        let [(x0, y0), (x1, y1)] = [ends[0], ends[1]];
+        (1..8)
+            .map(move |step| (x0 + (x1 - x0) * f64::from(step) / 8.0, y0 + (y1 - y0) * f64::from(step) / 8.0))
+    };
+    points.iter().copied().chain(points.windows(2).flat_map(between)).collect()
+}
+
+fn draw_line(svg: &mut String, line: &Line, Ink { colour, dash }: Ink, (x, y): (&Axis, &Axis)) {
+    let place = |(px, py): &(f64, f64)| (x.place(*px), y.place(py.min(y.to)));
+    let points: Vec<String> =
+        line.points.iter().map(place).map(|(px, py)| format!("{px:.1},{py:.1}")).collect();
+    let points = points.join(" ");
+    let _ = writeln!(
+        svg,
+        "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>"
+    );
+    for point in line.points.iter().filter(|_| !line.is_floor) {
+        let (px, py) = place(point);
+        match point.1 > y.to {
+            true => cut_off(svg, px, colour, point.1),
+            false => {
+                let _ = writeln!(svg, "<circle cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"3\" fill=\"{colour}\"/>");
+            }
+        }
+    }
+}
+
+/// Marks a value that is beyond the plot: an arrow upwards, and the value.
+fn cut_off(svg: &mut String, x: f64, colour: &str, value: f64) {
+    let (left, right, foot) = (x - 5.0, x + 5.0, TOP + 9.0);
+    let _ = writeln!(
+        svg,
+        "<path d=\"M{left:.1} {foot:.1}L{x:.1} {TOP:.1}L{right:.1} {foot:.1}Z\" fill=\"{colour}\"/>"
+    );
+    text(svg, (x, TOP - 4.0), "middle", "font-size=\"9\"", &short(value));
 }
 
 /// Draws bar number `bar` of so many at each position.
@@ -191,7 +264,10 @@ fn draw_bars(
     for (category, value) in &line.points {
         let left = x.place(category - 0.4 + width * bar as f64);
         let right = x.place(category - 0.4 + width * (bar + 1) as f64);
-        let top = y.place(*value);
+        let top = y.place(value.min(y.to));
+        if *value > y.to {
+            cut_off(svg, (left + right) / 2.0, colour, *value);
+        }
         let (wide, high) = (right - left, BOTTOM - top);
         let _ = writeln!(
             svg,

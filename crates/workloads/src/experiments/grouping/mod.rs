@@ -37,9 +37,13 @@ pub enum Figure {
 /// Axes and values.
 type Values = &'static [(&'static str, &'static str)];
 
-/// What the paper begins with (section 3): one table in the device's memory, an atomic for each row.
-const INITIAL: Values =
-    &[("group_table", "hash"), ("local_preaggregation", "0"), ("segments", "off"), ("slot_fill", "50")];
+/// One table in the device's memory, into which rows come as they are, an atomic for each (section 2).
+const ONE_TABLE: Values =
+    &[("group_table", "hash"), ("group_parts", "1"), ("local_preaggregation", "0"), ("segments", "off")];
+/// As the paper goes on with it: with MurmurHash3, half full, in as many blocks of 1,024 threads as there are multiprocessors.
+const INITIAL: Values = &[("hash_function", "murmur3"), ("slot_fill", "50")];
+/// As the paper begins with it (section 3).
+const FIRST: Values = &[("hash_function", "fnv1a"), ("hash_mapping", "modulo"), ("slot_fill", "50")];
 /// Groups of most figures.
 const COARSE: [u32; 12] =
     [1, 8, 64, 512, 4096, 32_768, 262_144, 1_000_000, 4_000_000, 16_000_000, 64_000_000, 200_000_000];
@@ -68,6 +72,22 @@ const FILLS: [u32; 17] = [
 const FEW: [u32; 13] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 1024, 8192];
 /// Groups of figure 8: one of each kind of behaviour that the paper found.
 const GRID_GROUPS: [(&str, u32); 3] = [("1K", 1000), ("1M", 1_000_000), ("200M", 200_000_000)];
+/// Threads of a block in figure 8.
+const GRID_THREADS: [u32; 8] = [1024, 512, 256, 128, 64, 32, 16, 8];
+/// Blocks of a multiprocessor in figure 8.
+const GRID_BLOCKS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// Threads that fill a multiprocessor.
+const MOST_THREADS: u32 = 2048;
+/// Shares of the blocks that fill the device.
+const SHARES: [(u32, &str); 7] = [
+    (1, "fill"),
+    (2, "half"),
+    (4, "quarter"),
+    (8, "eighth"),
+    (16, "sixteenth"),
+    (32, "thirty_second"),
+    (64, "sixty_fourth"),
+];
 /// Groups of the distributions of keys.
 const KEY_GROUPS: [u32; 6] = [1000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000];
 
@@ -137,7 +157,7 @@ impl Figure {
     /// What the positions of its points are.
     pub(super) fn positions(self) -> &'static str {
         match self {
-            Figure::Grids => "groups, blocks",
+            Figure::Grids => "blocks of a multiprocessor",
             _ => "groups",
         }
     }
@@ -145,32 +165,33 @@ impl Figure {
     /// What it compares at each position.
     pub(super) fn models(self) -> Vec<Model> {
         let rules = || Model::variants("rules", &[]);
-        let and = |name: &str, values: Values| Model::variants(name, &[INITIAL, values].concat());
+        let one = |name: &str, values: &[Values]| {
+            Model::variants(
+                name,
+                &[ONE_TABLE].into_iter().chain(values.iter().copied()).collect::<Vec<_>>().concat(),
+            )
+        };
+        let and = |name: &str, values: Values| one(name, &[INITIAL, values]);
+        let hashed = |name: &str, values: Values| one(name, &[values, &[("slot_fill", "50")]]);
         match self {
-            Figure::Columns | Figure::Regions => vec![and("one hash table", &[])],
+            Figure::Columns | Figure::Regions => vec![one("one hash table", &[FIRST]).with_transfers()],
             Figure::Hashes => vec![
-                and("FNV-1a, modulo", &[("hash_function", "fnv1a"), ("hash_mapping", "modulo")]),
-                and("Murmur3, modulo", &[("hash_function", "murmur3"), ("hash_mapping", "modulo")]),
-                and("Murmur3, multiply-high", &[("hash_function", "murmur3")]),
+                one("FNV-1a, modulo", &[FIRST]),
+                hashed("Murmur3, modulo", &[("hash_function", "murmur3"), ("hash_mapping", "modulo")]),
+                hashed("Murmur3, multiply-high", &[("hash_function", "murmur3")]),
             ],
-            Figure::Fill => ["25", "50", "75"]
+            Figure::Fill => ["25", "50", "83"]
                 .map(|fill| {
-                    let values = INITIAL.iter().filter(|(axis, _)| *axis != "slot_fill").copied();
-                    let values: Vec<_> = values.chain([("slot_fill", fill)]).collect();
-                    Model::variants(&format!("{fill} %"), &values)
+                    let values = [("hash_function", "murmur3"), ("slot_fill", fill)];
+                    Model::variants(&format!("{fill} %"), &[ONE_TABLE, &values].concat())
                 })
                 .to_vec(),
-            Figure::Grids => ["8", "32", "128", "512", "1024"]
-                .map(|threads| {
-                    let name = format!("{threads} threads a block");
-                    Model::variants(&name, &[INITIAL, &[("block_threads", threads)]].concat())
-                })
-                .to_vec(),
-            Figure::BestGrids => vec![
-                and("1024 threads a block", &[("block_threads", "1024")]),
-                and("64, quarter", &[("block_threads", "64"), ("blocks", "quarter")]),
-                and("8, quarter", &[("block_threads", "8"), ("blocks", "quarter")]),
-            ],
+            // Each of its cases has its own.
+            Figure::Grids => Vec::new(),
+            Figure::BestGrids => [(1024, 1), (64, 8), (8, 8)]
+                .into_iter()
+                .filter_map(|(threads, blocks)| grid(&format!("{blocks} x {threads}"), threads, blocks))
+                .collect(),
             Figure::Rules => {
                 let direct = |name: &str, placement| {
                     let of_all =
@@ -179,7 +200,7 @@ impl Figure {
                 };
                 let parts = |parts| Model::variants(&format!("{parts} parts"), &[("group_parts", parts)]);
                 vec![
-                    and("one hash table", &[("group_parts", "1")]),
+                    and("one hash table", &[]).with_transfers(),
                     direct("direct, device", "global"),
                     direct("direct, block", "block"),
                     parts("64"),
@@ -190,20 +211,26 @@ impl Figure {
             }
             Figure::Placement => vec![
                 and("hash, device", &[]),
-                Model::variants("hash, block", &[("group_table", "hash"), ("local_preaggregation", "1024")]),
+                Model::variants(
+                    "hash, block",
+                    &[("group_table", "hash"), ("group_parts", "1"), ("local_preaggregation", "1024")],
+                ),
                 Model::variants(
                     "direct, device",
-                    &[("accumulator_memory", "global"), ("local_preaggregation", "0")],
+                    &[("accumulator_memory", "global"), ("group_parts", "1"), ("local_preaggregation", "0")],
                 ),
                 Model::variants("direct, block", &[("accumulator_memory", "block")]),
                 Model::variants("direct, thread", &[("accumulator_memory", "thread")]),
                 rules(),
             ],
             Figure::Orders => vec![
-                and("one hash table", &[]),
+                and("one hash table", &[]).with_transfers(),
                 Model::variants("sort", &[("group_order", "sorted")]),
                 Model::variants("a strided sort", &[("group_order", "strided")]),
-                Model::variants("direct", &[("group_table", "direct"), ("local_preaggregation", "0")]),
+                Model::variants(
+                    "direct",
+                    &[("group_table", "direct"), ("group_parts", "1"), ("local_preaggregation", "0")],
+                ),
                 rules(),
             ],
             Figure::Keys => vec![rules(), Model::variants("hash", &[("group_table", "hash")])],
@@ -231,18 +258,22 @@ pub fn cases(figure: Figure, scale: f64) -> Vec<Case> {
             .iter()
             .filter(|(_, groups)| possible(groups))
             .flat_map(|(name, groups)| {
-                // Fewer than a 64th take minutes: a block of 8 threads would have all 335 million rows.
-                ["sixty_fourth", "sixteenth", "quarter", "fill", "double"].map(|blocks| Case {
-                    label: format!("{name}, {blocks}"),
-                    position: None,
-                    settings: vec![("kelpie.variant.blocks".into(), blocks.into())],
-                    ..count(*groups, 1)
+                GRID_BLOCKS.map(|blocks| {
+                    let row = |threads: u32| grid(&format!("{threads} threads a block"), threads, blocks);
+                    Case {
+                        label: blocks.to_string(),
+                        position: None,
+                        series: Some(format!("{name} groups")),
+                        models: GRID_THREADS.into_iter().filter_map(row).collect(),
+                        ..count(*groups, 1)
+                    }
                 })
             })
             .collect(),
         Figure::Placement => over(&FEW, 1),
         Figure::Hashes => {
-            let steps: Vec<u32> = (0..30).map(|step| (100.0 * 1.4f64.powi(step)) as u32).collect();
+            // So fine that a number of groups at which many keys meet in a slot is hit.
+            let steps: Vec<u32> = (0..200).map(|step| (100.0 * 1.05f64.powi(step)) as u32).collect();
             over(&steps, 1)
         }
         Figure::Regions | Figure::Rules | Figure::Orders => {
@@ -257,6 +288,15 @@ pub fn cases(figure: Figure, scale: f64) -> Vec<Case> {
         Figure::Fill => over(&FILLS, 1),
         Figure::BestGrids => over(&COARSE, 1),
     }
+}
+
+/// One hash table, filled by so many blocks of a multiprocessor with so many threads each; `None` where no share of the blocks that
+/// fill the device is as many.
+fn grid(name: &str, threads: u32, blocks: u32) -> Option<Model> {
+    let (_, share) = SHARES.into_iter().find(|(share, _)| threads * blocks * share == MOST_THREADS)?;
+    let threads = threads.to_string();
+    let values = [("block_threads", threads.as_str()), ("blocks", share)];
+    Some(Model::variants(name, &[ONE_TABLE, INITIAL, &values].concat()))
 }
 
 /// Query B: rows of each group, and sums of further columns.
@@ -301,6 +341,10 @@ mod tests {
                 assert_eq!(labels.len(), cases.len(), "{figure:?} at {scale}");
             }
         }
+        // No more than fill a multiprocessor.
+        let grids = cases(Figure::Grids, 1.0);
+        let of = |blocks: &str| grids.iter().find(|case| case.label == blocks).map(|case| case.models.len());
+        assert_eq!(GRID_BLOCKS.map(|blocks| of(&blocks.to_string())), [6, 7, 7, 6, 5, 4].map(Some));
         assert_eq!(cases(Figure::Regions, 1.0).len(), 29);
         assert!(cases(Figure::Columns, 1.0)[47].sql.contains("sum(s2), sum(s3), sum(s4)"));
     }
