@@ -72,7 +72,8 @@ pub trait TableSource: Send + Sync + std::fmt::Debug {
         true
     }
     /// Reads some columns of every row, in parallel; batches have exactly these columns in this order. Texts may come in any of
-    /// Arrow's forms, dictionaries among them, and decimals as `Decimal32` or `Decimal64` of the column's digits.
+    /// Arrow's forms, dictionaries among them, decimals as `Decimal32` or `Decimal64` of the column's digits, and what is an integer
+    /// inside (days, times, decimals, integers of other widths) as any type of integers that has the values.
     fn read(
         &self,
         columns: &[usize],

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Field, Int16Type, Schema, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Int16Type, Schema, TimeUnit};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::parquet::arrow::ArrowWriter;
-use datafusion::parquet::basic::{Compression, Encoding, ZstdLevel};
+use datafusion::parquet::basic::{Compression, Encoding, GzipLevel, ZstdLevel};
 use datafusion::parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
 use kelpie_session::{KelpieSession, SessionOptions};
 use tempfile::TempDir;
@@ -216,4 +216,156 @@ async fn no_rows() {
     write(&folder.path().join("a.parquet"), &rows(0, 0), properties());
     write(&folder.path().join("b.parquet"), &rows(0, 1), properties());
     agree(folder.path(), &STATEMENTS[..5]).await;
+}
+
+/// Integers of all kinds, with dictionaries of all widths, that get full, and that have what rows before them have not. Every `gap`-th
+/// row is NULL; none where that is 0.
+fn integers(first: usize, rows: usize, gap: usize) -> RecordBatch {
+    let mixed = |row: usize| (row as i64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d) >> 7;
+    let is_null = |row: usize| gap > 0 && row % gap == gap / 2;
+    macro_rules! column {
+        ($array:ty, $value:expr) => {{
+            let value = $value;
+            let values = (first..first + rows).map(|row| (!is_null(row)).then(|| value(row)));
+            Arc::new(values.collect::<$array>()) as ArrayRef
+        }};
+    }
+    let decimal = |values: ArrayRef, precision, scale| -> ArrayRef {
+        let values = values.as_primitive::<Decimal128Type>().clone();
+        Arc::new(values.with_precision_and_scale(precision, scale).unwrap())
+    };
+    let id = (first..first + rows).map(|row| row as i64);
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from_iter_values(id))),
+        ("i8", column!(Int8Array, |row| mixed(row) as i8)),
+        ("i16", column!(Int16Array, |row| mixed(row) as i16)),
+        ("u8", column!(UInt8Array, |row| mixed(row) as u8)),
+        ("u16", column!(UInt16Array, |row| mixed(row) as u16)),
+        ("u32", column!(UInt32Array, |row| u32::MAX - (row % 7) as u32)),
+        ("u32s", column!(UInt32Array, |row| mixed(row) as u32)),
+        ("u64", column!(UInt64Array, |row| u64::MAX - (row % 5) as u64)),
+        ("u64s", column!(UInt64Array, |row| mixed(row) as u64)),
+        ("same", column!(Int32Array, |_| -7)),
+        ("bytes", column!(Int64Array, |row| (row % 256) as i64)),
+        ("words", column!(Int64Array, |row| mixed(row) & 0xffff)),
+        ("below", column!(Int64Array, |row| (row % 90) as i64 - 3)),
+        ("long", column!(Int64Array, |row| mixed(row % 60))),
+        ("runs", column!(Int32Array, |row| (row / 700 % 5) as i32 * 40_000)),
+        // Small at first, then beyond what a dictionary has room for, then small again.
+        ("full", column!(Int64Array, |row| if row / 5_000 % 3 == 1 { mixed(row) } else { (row % 9) as i64 })),
+        ("none", Arc::new(Int32Array::new_null(rows))),
+        ("day", column!(Date32Array, |row| (row % 3_000) as i32 - 900)),
+        ("s", column!(TimestampSecondArray, |row| mixed(row) % 1_000_000_000)),
+        ("ms", column!(TimestampMillisecondArray, |row| (row % 300) as i64 * 86_400_000)),
+        ("us", column!(TimestampMicrosecondArray, |row| mixed(row) >> 8)),
+        ("ns", column!(TimestampNanosecondArray, |row| mixed(row) >> 2)),
+        ("d4", decimal(column!(Decimal128Array, |row| i128::from(mixed(row) % 10_000)), 4, 2)),
+        ("d9", decimal(column!(Decimal128Array, |row| i128::from(mixed(row) % 1_000_000_000)), 9, 0)),
+        ("d15", decimal(column!(Decimal128Array, |row| (row % 4_000) as i128 * 25), 15, 2)),
+        ("d18", decimal(column!(Decimal128Array, |row| i128::from(mixed(row) % 1_000_000_000_000)), 18, 6)),
+        ("d25", decimal(column!(Decimal128Array, |row| i128::from(mixed(row))), 25, 3)),
+    ];
+    let fields = columns
+        .iter()
+        .map(|(name, array)| Field::new(*name, array.data_type().clone(), gap > 0 || array.null_count() > 0));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    RecordBatch::try_new(schema, columns.into_iter().map(|(_, array)| array).collect()).unwrap()
+}
+
+/// What tells of all columns of [`integers`] whether they have the same values in the same rows.
+fn of_integers(batch: &RecordBatch) -> Vec<String> {
+    let names: Vec<_> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let facts: Vec<_> = names.iter().map(|name| format!("count({name}), min({name}), max({name})")).collect();
+    vec![
+        format!("SELECT {} FROM t", facts.join(", ")),
+        "SELECT sum(i8), sum(i16), sum(u8), sum(u16), sum(u32), sum(u32s), sum(same), sum(bytes), sum(words), sum(below), \
+         sum(runs), sum(d4), sum(d9), sum(d15), sum(d18), sum(d25), count(DISTINCT long), count(DISTINCT \"full\"), \
+         count(DISTINCT day), count(DISTINCT ms) FROM t"
+            .into(),
+        "SELECT bytes, d15, count(*), min(id), max(u64) FROM t WHERE day < DATE '1970-03-01' GROUP BY 1, 2 ORDER BY 1, 2 \
+         LIMIT 50"
+            .into(),
+        format!("SELECT {} FROM t WHERE id % 1009 < 2 ORDER BY id", names.join(", ").replace("full", "\"full\"")),
+    ]
+}
+
+fn unlike_encodings(properties: WriterPropertiesBuilder) -> WriterPropertiesBuilder {
+    let of = |properties: WriterPropertiesBuilder, (name, encoding): (&str, Encoding)| {
+        properties
+            .set_column_dictionary_enabled(name.into(), false)
+            .set_column_encoding(name.into(), encoding)
+    };
+    [
+        ("i16", Encoding::DELTA_BINARY_PACKED),
+        ("u64s", Encoding::DELTA_BINARY_PACKED),
+        ("ns", Encoding::DELTA_BINARY_PACKED),
+        ("same", Encoding::PLAIN),
+        ("u32", Encoding::BYTE_STREAM_SPLIT),
+        ("d9", Encoding::BYTE_STREAM_SPLIT),
+        ("long", Encoding::BYTE_STREAM_SPLIT),
+        ("d15", Encoding::DELTA_BINARY_PACKED),
+        ("u8", Encoding::PLAIN),
+        ("none", Encoding::PLAIN),
+    ]
+    .into_iter()
+    .fold(properties, of)
+}
+
+async fn integers_agree(path: &Path, batch: &RecordBatch, properties: WriterPropertiesBuilder) {
+    write(path, batch, properties);
+    let statements = of_integers(batch);
+    agree(path, &statements.iter().map(String::as_str).collect::<Vec<_>>()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn integers_of_every_kind() {
+    let folder = TempDir::new().unwrap();
+    let zstd = Compression::ZSTD(ZstdLevel::default());
+    for (number, (gap, version, compression)) in [
+        (0, WriterVersion::PARQUET_1_0, Compression::UNCOMPRESSED),
+        (3, WriterVersion::PARQUET_1_0, Compression::SNAPPY),
+        (97, WriterVersion::PARQUET_2_0, zstd),
+        (0, WriterVersion::PARQUET_2_0, Compression::GZIP(GzipLevel::default())),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let batch = integers(0, 22_000, gap);
+        let properties = || properties().set_writer_version(version).set_compression(compression);
+        let path = |kind: &str| folder.path().join(format!("{kind}{number}.parquet"));
+        integers_agree(&path("dictionaries"), &batch, properties()).await;
+        integers_agree(&path("others"), &batch, unlike_encodings(properties())).await;
+    }
+}
+
+/// Pages of a row, and a dictionary of an entry.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_a_row() {
+    let folder = TempDir::new().unwrap();
+    for (name, rows, gap) in [("some", 600, 4), ("one", 1, 0), ("null", 1, 1), ("all", 40, 0), ("no", 0, 0)] {
+        let properties = properties()
+            .set_data_page_row_count_limit(1)
+            .set_write_batch_size(1)
+            .set_max_row_group_row_count(Some(151));
+        integers_agree(&folder.path().join(format!("{name}.parquet")), &integers(7, rows, gap), properties)
+            .await;
+    }
+}
+
+/// Readers begin within row groups, within pages, and pass over whole ones: with the index that says where they are, and without.
+#[tokio::test(flavor = "multi_thread")]
+async fn integers_of_parts_of_row_groups() {
+    let folder = TempDir::new().unwrap();
+    for (name, index, gap) in [("with", false, 5), ("without", true, 0)] {
+        let properties = unlike_encodings(properties())
+            .set_max_row_group_row_count(Some(250_000))
+            .set_offset_index_disabled(index)
+            .set_compression(Compression::LZ4_RAW);
+        integers_agree(
+            &folder.path().join(format!("{name}.parquet")),
+            &integers(0, 270_000, gap),
+            properties,
+        )
+        .await;
+    }
 }

@@ -8,7 +8,7 @@ use datafusion::parquet::errors::{ParquetError, Result};
 use datafusion::parquet::file::reader::{ChunkReader, Length};
 
 /// Parts of a file, by where they begin in it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Chunks {
     /// Of the whole file.
     bytes: u64,

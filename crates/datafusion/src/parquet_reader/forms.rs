@@ -7,16 +7,27 @@ use datafusion::parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
 use datafusion::parquet::basic::{Encoding, Type};
 use datafusion::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
+use super::integers::Integers;
+
 /// A column of a table as it stands in a file.
 #[derive(Debug, Clone)]
 pub(super) struct FileColumn {
+    pub(super) name: String,
     /// Which of the file's columns it is, at the top and among the leaves.
     root: usize,
     pub(super) leaf: usize,
-    /// Its place among those that are read.
-    pub(super) place: usize,
+    pub(super) read: Read,
     /// The table's type.
     data_type: DataType,
+}
+
+/// What reads a column.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Read {
+    /// Its pages are: of integers.
+    Pages(Integers),
+    /// Arrow's reader; which of the columns that it gives.
+    Arrow(usize),
 }
 
 /// The columns of a file.
@@ -47,18 +58,23 @@ impl FileColumns {
                 return None;
             }
             let data_type = field.data_type().clone();
-            is_form_of(own.data_type(), &data_type, column.physical_type()).then_some(FileColumn {
+            let physical = column.physical_type();
+            let read = Integers::of(&data_type, physical).map_or(Read::Arrow(0), Read::Pages);
+            is_form_of(own.data_type(), &data_type, physical).then_some(FileColumn {
+                name: own.name().clone(),
                 root,
                 leaf,
-                place: 0,
+                read,
                 data_type,
             })
         };
         let mut wanted = wanted.iter().map(find).collect::<Option<Vec<_>>>()?;
         // The reader gives each column once, in the order in which the file has them.
-        let roots: BTreeSet<usize> = wanted.iter().map(|column| column.root).collect();
+        let roots: BTreeSet<usize> = wanted.iter().filter_map(FileColumn::of_arrow).collect();
         for column in &mut wanted {
-            column.place = roots.range(..column.root).count();
+            if let Read::Arrow(place) = &mut column.read {
+                *place = roots.range(..column.root).count();
+            }
         }
         Some(FileColumns { schema: schema.into(), wanted })
     }
@@ -75,10 +91,18 @@ impl FileColumns {
         Schema::new_with_metadata(Fields::from(fields), self.schema.metadata().clone()).into()
     }
 
-    /// What is read of a file.
-    pub(super) fn projection(&self, metadata: &ParquetMetaData) -> ProjectionMask {
-        let roots = self.wanted.iter().map(|column| column.root);
-        ProjectionMask::roots(metadata.file_metadata().schema_descr(), roots)
+    /// What Arrow's reader reads of a file; `None` where that is no column.
+    pub(super) fn projection(&self, metadata: &ParquetMetaData) -> Option<ProjectionMask> {
+        let mut roots = self.wanted.iter().filter_map(FileColumn::of_arrow).peekable();
+        roots.peek()?;
+        Some(ProjectionMask::roots(metadata.file_metadata().schema_descr(), roots))
+    }
+}
+
+impl FileColumn {
+    /// Which of the file's columns it is, where Arrow's reader reads it.
+    fn of_arrow(&self) -> Option<usize> {
+        matches!(self.read, Read::Arrow(_)).then_some(self.root)
     }
 }
 
@@ -103,18 +127,12 @@ fn is_form_of(own: &DataType, table: &DataType, physical: Type) -> bool {
 
 /// The form of a table's type in which a column of a row group is read.
 fn cheapest(table: &DataType, chunk: &ColumnChunkMetaData) -> DataType {
-    match (table, chunk.column_type()) {
-        (table, _) if is_text(table) && has_dictionary(chunk) => {
+    match table {
+        table if is_text(table) && has_dictionary(chunk) => {
             DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
         }
-        (DataType::Dictionary(_, values), _) => values.as_ref().clone(),
-        (DataType::Decimal128(precision @ ..=9, scale), Type::INT32) => {
-            DataType::Decimal32(*precision, *scale)
-        }
-        (DataType::Decimal128(precision @ ..=18, scale), Type::INT64) => {
-            DataType::Decimal64(*precision, *scale)
-        }
-        (table, _) => table.clone(),
+        DataType::Dictionary(_, values) => values.as_ref().clone(),
+        table => table.clone(),
     }
 }
 

@@ -2,13 +2,18 @@
 //!
 //! DataFusion's reader hands on what a table's types say: each row has its text, and a decimal has 128 bits. The engine makes
 //! codes of texts and narrow integers of decimals, so that much of what is decoded is undone. Read here, a text column whose pages
-//! refer to a dictionary comes as that dictionary and the places of its rows in it, and decimals that the file has in 32 or 64 bits
-//! stay as narrow. Where a file's columns must be adapted to the table's, DataFusion's reader does that.
+//! refer to a dictionary comes as that dictionary and the places of its rows in it, and what is an integer inside comes as integers that
+//! are as narrow as a row group's dictionary allows (`pages`). Where a file's columns must be adapted to the table's, DataFusion's reader
+//! does that.
 
 mod chunks;
 mod dictionaries;
 mod forms;
+mod integers;
 mod opened;
+mod packed;
+mod pages;
+mod row_group;
 
 use std::collections::HashSet;
 use std::slice;

@@ -19,10 +19,9 @@ use tokio::runtime::Handle;
 use super::Origin;
 use super::chunks::Chunks;
 use super::dictionaries::LastDictionary;
-use super::forms::FileColumns;
-
-/// Rows of a batch: a few columns of so many fit a core's caches.
-const BATCH_ROWS: usize = 1 << 14;
+use super::forms::{FileColumn, FileColumns, Read};
+use super::pages::IntegerColumn;
+use super::row_group::{BATCH_ROWS, RowGroup};
 
 /// Rows of a row group that are wanted.
 #[derive(Debug)]
@@ -38,11 +37,12 @@ pub(super) struct OpenedFile<'a> {
     bytes: Box<dyn AsyncFileReader + Send>,
     metadata: Arc<ParquetMetaData>,
     columns: FileColumns,
-    projection: ProjectionMask,
+    /// Of the columns that Arrow's reader reads, where there are any.
+    projection: Option<ProjectionMask>,
     parts: VecDeque<Part>,
     /// For the forms of the last row group's columns; mostly those of the next ones, too.
     forms: Option<(SchemaRef, ArrowReaderMetadata)>,
-    reader: Option<ParquetRecordBatchReader>,
+    reading: Option<RowGroup>,
     dictionaries: Vec<LastDictionary>,
 }
 
@@ -68,8 +68,8 @@ impl<'a> OpenedFile<'a> {
         let projection = columns.projection(&metadata);
         let parts = parts(&metadata, selection.cloned())?;
         let dictionaries = wanted.iter().map(|_| LastDictionary::default()).collect();
-        let (forms, reader) = (None, None);
-        Ok(OpenedFile { file, bytes, metadata, columns, projection, parts, forms, reader, dictionaries })
+        let (forms, reading) = (None, None);
+        Ok(OpenedFile { file, bytes, metadata, columns, projection, parts, forms, reading, dictionaries })
     }
 
     /// The next rows; `None` behind the last.
@@ -79,35 +79,31 @@ impl<'a> OpenedFile<'a> {
         runtime: &Handle,
     ) -> Result<Option<RecordBatch>, String> {
         loop {
-            if let Some(batch) = self.reader.as_mut().and_then(Iterator::next) {
-                let batch = batch.map_err(|error| error.to_string())?;
-                return self.with_all_columns(&batch, columns).map(Some);
+            if let Some(group) = &mut self.reading
+                && let Some((rows, arrays)) = group.next_batch(&self.columns.wanted)?
+            {
+                return self.with_all_columns(rows, &arrays, columns).map(Some);
             }
             let Some(part) = self.parts.pop_front() else { return Ok(None) };
-            self.reader = Some(self.read(part, runtime)?);
+            self.reading = Some(self.read(part, runtime)?);
         }
     }
 
     /// Reads the bytes of a row group's columns.
-    fn read(&mut self, part: Part, runtime: &Handle) -> Result<ParquetRecordBatchReader, String> {
-        let group = self.metadata.row_group(part.group);
-        let schema = self.columns.schema(group);
-        let forms = match self.forms.take().filter(|(known, _)| *known == schema) {
-            Some((_, forms)) => forms,
-            None => {
-                let options = ArrowReaderOptions::new().with_schema(Arc::clone(&schema));
-                ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), options)
-                    .map_err(|error| error.to_string())?
-            }
+    fn read(&mut self, part: Part, runtime: &Handle) -> Result<RowGroup, String> {
+        let metadata = Arc::clone(&self.metadata);
+        let group = metadata.row_group(part.group);
+        let index = metadata.offset_index().and_then(|index| index.get(part.group));
+        // Where pages stand is of use only where some are left out.
+        let pages_of = |column: &FileColumn| {
+            let index = index.filter(|_| part.rows.is_some())?.get(column.leaf)?;
+            Some(index.page_locations()).filter(|pages| !pages.is_empty())
         };
-        self.forms = Some((schema, forms.clone()));
-        let index = self.metadata.offset_index().and_then(|index| index.get(part.group));
         let mut ranges = Vec::new();
         for column in &self.columns.wanted {
             let (start, length) = group.column(column.leaf).byte_range();
-            match (&part.rows, index.and_then(|index| index.get(column.leaf))) {
-                (Some(rows), Some(index)) => {
-                    let pages = index.page_locations();
+            match (&part.rows, pages_of(column)) {
+                (Some(rows), Some(pages)) => {
                     let first = pages.first().and_then(|page| u64::try_from(page.offset).ok());
                     // What comes before the first page is the dictionary.
                     ranges.extend(first.filter(|first| *first > start).map(|first| start..first));
@@ -120,42 +116,79 @@ impl<'a> OpenedFile<'a> {
             .block_on(self.bytes.get_byte_ranges(ranges.clone()))
             .map_err(|error| error.to_string())?;
         let chunks = Chunks::new(self.file.object_meta.size, &ranges, parts);
-        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(chunks, forms)
+        let arrow = self.arrow_reader(&part, &chunks)?;
+        let chunks = Arc::new(chunks);
+        let descriptions = metadata.file_metadata().schema_descr();
+        let pages = self.columns.wanted.iter().map(|column| {
+            let Read::Pages(integers) = column.read else { return Ok(None) };
+            let described = (descriptions.column(column.leaf), integers);
+            let locations = pages_of(column).cloned();
+            IntegerColumn::new(described, (group, column.leaf), Arc::clone(&chunks), locations)
+                .map(Some)
+                .map_err(|what| format!("a damaged file: column {}: {what}", column.name))
+        });
+        let pages = pages.collect::<Result<_, String>>()?;
+        let rows = usize::try_from(group.num_rows()).map_err(|error| error.to_string())?;
+        Ok(RowGroup::new(arrow, pages, (rows, part.rows)))
+    }
+
+    /// Arrow's reader of the columns of a row group that it reads, if there are any.
+    fn arrow_reader(
+        &mut self,
+        part: &Part,
+        chunks: &Chunks,
+    ) -> Result<Option<ParquetRecordBatchReader>, String> {
+        let Some(projection) = &self.projection else { return Ok(None) };
+        let schema = self.columns.schema(self.metadata.row_group(part.group));
+        let forms = match self.forms.take().filter(|(known, _)| *known == schema) {
+            Some((_, forms)) => forms,
+            None => {
+                let options = ArrowReaderOptions::new().with_schema(Arc::clone(&schema));
+                ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), options)
+                    .map_err(|error| error.to_string())?
+            }
+        };
+        self.forms = Some((schema, forms.clone()));
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(chunks.clone(), forms)
             .with_batch_size(BATCH_ROWS)
             .with_row_groups(vec![part.group])
-            .with_projection(self.projection.clone());
-        if let Some(rows) = part.rows {
-            builder = builder.with_row_selection(rows);
+            .with_projection(projection.clone());
+        if let Some(rows) = &part.rows {
+            builder = builder.with_row_selection(rows.clone());
         }
-        builder.build().map_err(|error| error.to_string())
+        builder.build().map(Some).map_err(|error| error.to_string())
     }
 
     /// The columns that are wanted, with the values of the file's folders.
-    fn with_all_columns(&mut self, read: &RecordBatch, columns: &[Origin]) -> Result<RecordBatch, String> {
+    fn with_all_columns(
+        &mut self,
+        rows: usize,
+        read: &[ArrayRef],
+        columns: &[Origin],
+    ) -> Result<RecordBatch, String> {
         let (mut fields, mut arrays) = (Vec::new(), Vec::new());
         for origin in columns {
             let (name, array) = match origin {
                 Origin::File(at) => self.column(read, *at)?,
                 Origin::Folder(at) => {
                     let value = self.file.partition_values.get(*at).ok_or("a folder has no value")?;
-                    let array = value.to_array_of_size(read.num_rows());
+                    let array = value.to_array_of_size(rows);
                     (String::new(), array.map_err(|error| error.strip_backtrace())?)
                 }
             };
             fields.push(Field::new(name, array.data_type().clone(), true));
             arrays.push(array);
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(read.num_rows()));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
             .map_err(|error| error.to_string())
     }
 
     /// One of the columns that stand in the file, with its name.
-    fn column(&mut self, read: &RecordBatch, at: usize) -> Result<(String, ArrayRef), String> {
+    fn column(&mut self, read: &[ArrayRef], at: usize) -> Result<(String, ArrayRef), String> {
         let missing = || "a column was not read".to_string();
-        let place = self.columns.wanted.get(at).ok_or_else(missing)?.place;
-        let name = read.schema_ref().fields().get(place).ok_or_else(missing)?.name().clone();
-        let array = read.columns().get(place).ok_or_else(missing)?;
+        let name = self.columns.wanted.get(at).ok_or_else(missing)?.name.clone();
+        let array = read.get(at).ok_or_else(missing)?;
         let last = self.dictionaries.get_mut(at).ok_or_else(missing)?;
         let checked = last.checked(Arc::clone(array));
         let array = checked.map_err(|what| format!("a damaged file: column {name}: {what}"))?;

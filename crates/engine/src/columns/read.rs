@@ -108,9 +108,13 @@ pub(super) fn kind_of(data_type: &DataType) -> Option<Kind> {
     })
 }
 
-/// Whether an array of a type has the values of a column's: in any form of text, or as a decimal of fewer bits.
+/// Whether an array of a type has the values of a column's: in any form of text, as a decimal of fewer bits, or as the integers that they are
+/// inside.
 fn is_form_of(found: &DataType, wanted: &DataType) -> bool {
     match (found, wanted) {
+        (found, wanted) if found.is_integer() && *wanted != DataType::Boolean => {
+            kind_of(wanted) == Some(Kind::Integer)
+        }
         (
             DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale),
             DataType::Decimal128(wanted_precision, wanted_scale),

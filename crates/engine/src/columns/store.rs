@@ -21,7 +21,7 @@ use super::sample::{Sample, of_text};
 use super::spread::{self, Zone};
 use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
 use super::width::Width;
-use super::{order, spacing};
+use super::{order, spacing, text};
 use crate::error::EngineError;
 
 /// Bytes of a dictionary that is brought to the device also where its column is not.
@@ -587,15 +587,9 @@ impl Task {
                 Ok(())
             }),
             Work::Codes { run, code, remap } => {
-                let codes = run.iter().flat_map(|chunk| match chunk {
-                    TextChunk::Codes(codes) => codes.as_slice(),
-                    TextChunk::Raw(..) | TextChunk::Gathered(_) => &[],
-                });
-                // The code of a NULL is 0, which no entry need have.
-                let codes = codes.map(|code| remap.get(usize::from(*code)).copied().unwrap_or(0));
                 let stored = match code {
-                    Scalar::U8 => HostBuffer::from_vec(codes.map(|code| code as u8).collect::<Vec<_>>()),
-                    _ => HostBuffer::from_vec(codes.collect::<Vec<_>>()),
+                    Scalar::U8 => HostBuffer::from_vec(text::remapped(&run, &remap, |code| code as u8)),
+                    _ => HostBuffer::from_vec(text::remapped(&run, &remap, |code| code)),
                 };
                 device.upload(&buffer, offset, &stored)
             }

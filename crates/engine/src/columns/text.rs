@@ -301,6 +301,18 @@ impl TextChunk {
     }
 }
 
+/// The codes of some chunks, as a partition's codes became the dictionary's.
+pub(super) fn remapped<C>(run: &[TextChunk], remap: &[u16], stored: impl Fn(u16) -> C) -> Vec<C> {
+    let mut all = Vec::with_capacity(run.iter().map(TextChunk::rows).sum());
+    for chunk in run {
+        let codes = if let TextChunk::Codes(codes) = chunk { codes.as_slice() } else { &[] };
+        // The code of a NULL is 0, which no entry need have.
+        let of = |code: &u16| stored(remap.get(usize::from(*code)).copied().unwrap_or(0));
+        all.extend(codes.iter().map(of));
+    }
+    all
+}
+
 impl TextPartition {
     /// Adds a batch: as codes, unless the column has too many distinct texts (which `raw` tells all partitions). The bytes
     /// that it takes at least; `None` where the array is no text.
@@ -360,6 +372,22 @@ fn keyed_codes<'a, K: ArrowDictionaryKeyType, A: ArrayAccessor<Item = &'a str>>(
     values: A,
     (entries, known): (&mut Interner, &mut [u32]),
 ) -> Option<Vec<u16>> {
+    let keys = array.keys();
+    let nulls = keys.nulls().filter(|nulls| nulls.null_count() > 0);
+    let mut codes: Vec<u16> = Vec::with_capacity(keys.len());
+    // Mostly all codes are known from the batches before: a loop that only looks them up takes a fraction of the other's time.
+    if nulls.is_none() {
+        let mut all_known = true;
+        codes.extend(keys.values().iter().map(|key| {
+            let code = known.get(key.as_usize()).copied().unwrap_or(UNKNOWN);
+            all_known &= code != UNKNOWN;
+            code as u16
+        }));
+        if all_known {
+            return Some(codes);
+        }
+        codes.clear();
+    }
     let mut code_of = |key: usize| {
         let known = known.get_mut(key)?;
         if *known == UNKNOWN {
@@ -368,9 +396,6 @@ fn keyed_codes<'a, K: ArrowDictionaryKeyType, A: ArrayAccessor<Item = &'a str>>(
         }
         Some(*known as u16)
     };
-    let keys = array.keys();
-    let nulls = keys.nulls().filter(|nulls| nulls.null_count() > 0);
-    let mut codes = Vec::with_capacity(keys.len());
     for (row, key) in keys.values().iter().enumerate() {
         let is_null = nulls.is_some_and(|nulls| nulls.is_null(row));
         codes.push(if is_null { 0 } else { code_of(key.as_usize())? });
