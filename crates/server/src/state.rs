@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use arrow_flight::BasicAuth;
 use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::runtime::Handle;
@@ -23,6 +24,11 @@ use crate::streams::Report;
 
 /// The cookie by which drivers name their session (Flight's specification, "Session management").
 const COOKIE: &str = "arrow_flight_session_id";
+/// Names and passwords as drivers write them: that of Go leaves the padding out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 /// Who everybody is where nobody has to say who they are, and who has a token.
 const ANYBODY: &str = "anybody";
 const BY_TOKEN: &str = "token";
@@ -108,7 +114,7 @@ impl State {
             }
         }
         if scheme.eq_ignore_ascii_case("basic") {
-            let pair = BASE64_STANDARD.decode(secret).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            let pair = BASE64.decode(secret).ok().and_then(|bytes| String::from_utf8(bytes).ok());
             if let Some((name, password)) = pair.as_deref().and_then(|pair| pair.split_once(':'))
                 && credentials.has_user(name, password)
             {

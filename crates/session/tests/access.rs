@@ -21,11 +21,14 @@ fn is_refused(result: Result<impl Sized, DataFusionError>, text: &str) {
 async fn a_session_that_only_reads_makes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.csv").display().to_string();
+    fs::write(folder.path().join("given.csv"), "a\n1\n").unwrap();
     let session = session(Access { only_reads: true, ..Access::default() });
+    session.register_dir(folder.path()).await.unwrap();
     for (sql, what) in [
         (format!("COPY (SELECT 1 AS a) TO '{path}'"), "COPY"),
         (format!("EXPLAIN ANALYZE COPY (SELECT 1 AS a) TO '{path}'"), "COPY"),
-        (format!("PREPARE p AS COPY (SELECT 1 AS a) TO '{path}'"), "COPY"),
+        ("PREPARE p AS INSERT INTO given VALUES (1)".into(), "Insert"),
+        ("EXPLAIN DELETE FROM given".into(), "Delete"),
         ("CREATE TABLE t AS SELECT 1 AS a".into(), "does not run Create"),
         ("create or replace view v AS SELECT 1 AS a".into(), "does not run Create"),
         ("CREATE MACRO m(a) AS a + 1".into(), "CREATE MACRO"),
@@ -37,7 +40,7 @@ async fn a_session_that_only_reads_makes_nothing() {
         is_refused(session.sql(&sql).await, what);
         is_refused(session.describe(&sql).await, what);
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     session.sql("SET kelpie.threads = 2").await.unwrap();
     session.sql("PREPARE p(BIGINT) AS SELECT $1 + 1 AS a").await.unwrap();
     assert_eq!(session.sql("EXECUTE p(1)").await.unwrap().rows(), 1);
