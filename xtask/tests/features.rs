@@ -10,10 +10,11 @@ use std::path::Path;
 use std::process::Command;
 
 /// Packages that are no default members, and the crates of others that they have with other features on purpose.
-const PACKAGES: [(&str, &str, &[&str]); 3] = [
+const PACKAGES: [(&str, &str, &[&str]); 4] = [
     ("xtask", "xtask/Cargo.toml", &[]),
     ("kelpie-conformance", "conformance/Cargo.toml", &["datafusion"]),
     ("kelpie-python", "crates/python/Cargo.toml", &[]),
+    ("kelpie-server", "crates/server/Cargo.toml", &[]),
 ];
 
 /// What is built for this machine's programs, and what only for proc-macros and build scripts (which cargo tree lists with the

@@ -14,6 +14,7 @@ mod output;
 mod progress;
 mod run;
 mod script;
+mod serve;
 mod shell;
 mod statements;
 mod tuner;
@@ -68,6 +69,7 @@ fn start(arguments: Arguments, given: args::Given) -> Result<ExitCode> {
             Some(Command::Tuner(options)) => tuner::run(options).await,
             Some(Command::Kernels(options)) => kernels::run(options).await,
             Some(Command::Demo(options)) => demo::run(options).await,
+            Some(Command::Serve(options)) => serve::run(options).await,
             Some(Command::Bench(options)) => bench::run(options).await,
             Some(Command::Experiment(options)) => experiment::run(options).await,
             Some(Command::Completions { shell }) => manual::completions(shell),

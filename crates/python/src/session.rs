@@ -119,7 +119,9 @@ impl Session {
     #[new]
     fn new(py: Python<'_>, settings: Vec<(String, String)>) -> PyResult<Session> {
         let engine = Some(Arc::clone(&shared(py)?.engine));
-        let session = wait(py, None, async { KelpieSession::new(SessionOptions { engine, settings }) })?;
+        let session = wait(py, None, async {
+            KelpieSession::new(SessionOptions { engine, settings, ..SessionOptions::default() })
+        })?;
         let session = session.map_err(|error| of_query(py, &error))?;
         Ok(Session { session: Mutex::new(Some(Arc::new(Open { session, names: RwLock::new(()) }))) })
     }

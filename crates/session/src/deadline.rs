@@ -23,6 +23,11 @@ impl Deadline {
         Some(Deadline { at: start.checked_add(limit)?, limit })
     }
 
+    /// The same, that much later.
+    pub(crate) fn after(self, time: Duration) -> Option<Deadline> {
+        Some(Deadline { at: self.at.checked_add(time)?, ..self })
+    }
+
     /// Whether it has passed.
     pub(crate) fn is_over(self) -> bool {
         Instant::now() >= self.at

@@ -3,6 +3,7 @@
 //! [`install`] adds Kelpie to a session of DataFusion in one line. [`KelpieSession`] is a `SessionContext` with the rules of
 //! `kelpie-datafusion`, the options `kelpie.*` and tables of local files. Programs, bindings and servers stand on this crate.
 
+mod access;
 mod checked_files;
 mod copies;
 mod corrections;
@@ -25,6 +26,7 @@ mod times;
 mod timing;
 mod whole_writes;
 
+pub use access::{Access, Refused};
 pub use install::install;
 pub use kelpie_datafusion::{
     Fallback, GenericPlanMode, JoinOrderRule, KelpieExec, KelpieOptions, KelpieRule, OPTIONS, SessionOption,
@@ -38,8 +40,8 @@ pub use kelpie_engine::{
     Measured, Phase, QueryOptions, SortSample, Split, TunedSummary,
 };
 pub use messages::{message, nearest, with_lines_from};
-pub use needs::Needs;
-pub use running::RunningQuery;
+pub use needs::{Described, Needs, Parameter};
+pub use running::{PlannedQuery, RunningQuery};
 pub use session::{KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};
 pub use timing::QueryTiming;
 pub use whole_writes::WholeFile;

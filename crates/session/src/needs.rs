@@ -1,11 +1,18 @@
 //! What a statement asks of its session before it is planned.
 
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::TableReference;
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::Statement as Sql;
+
+use crate::access::Access;
+use crate::planning::{logical_plan, parsed};
 
 /// What a statement asks of its session: an embedder that knows more tables than the session may add those that are missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +21,56 @@ pub struct Needs {
     pub is_query: bool,
     /// Tables that it reads and that are not there, as it spells them; those with a schema or a catalog are left out.
     pub missing_tables: Vec<String>,
+}
+
+/// What a statement gives and asks for.
+#[derive(Debug, Clone)]
+pub struct Described {
+    /// Whether it only asks, as [`Needs::is_query`].
+    pub is_query: bool,
+    /// The columns of its rows. Of statements that give rows of their own kind, as EXECUTE does, there are none.
+    pub schema: SchemaRef,
+    /// The values that it asks for: `$1`, `$2`, … in order, or by their names.
+    pub parameters: Vec<Parameter>,
+}
+
+/// A value that a statement asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    /// `$1` or `$name`.
+    pub name: String,
+    /// What it is compared with or inserted into, where that says so.
+    pub data_type: Option<DataType>,
+}
+
+impl Parameter {
+    /// Which place it has, where that is its name; the first is 1.
+    pub fn place(&self) -> Option<usize> {
+        self.name.strip_prefix('$')?.parse().ok()
+    }
+}
+
+impl Described {
+    pub(crate) async fn of(state: &SessionState, sql: &str) -> Result<Described> {
+        let statement = parsed(state, sql)?;
+        let is_query = is_query(&statement);
+        Access::of(state).check_statement(&statement)?;
+        let is_macro = matches!(&statement, Statement::Statement(statement)
+            if matches!(statement.as_ref(), Sql::CreateMacro { .. } | Sql::DropFunction(_)));
+        if is_macro {
+            return Ok(Described { is_query, schema: Arc::new(Schema::empty()), parameters: Vec::new() });
+        }
+        let plan = logical_plan(state, statement, sql).await?;
+        let parameters = plan.get_parameter_types()?.into_iter();
+        let mut parameters: Vec<Parameter> =
+            parameters.map(|(name, data_type)| Parameter { name, data_type }).collect();
+        parameters.sort_by(|a, b| a.place().cmp(&b.place()).then_with(|| a.name.cmp(&b.name)));
+        let schema = match plan {
+            LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => Arc::new(Schema::empty()),
+            plan => Arc::clone(plan.schema().inner()),
+        };
+        Ok(Described { is_query, schema, parameters })
+    }
 }
 
 impl Needs {

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use datafusion::common::{ParamValues, plan_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
-use datafusion::execution::context::SQLOptions;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{
     DdlStatement, Execute, Expr, LogicalPlan, LogicalPlanBuilder, Statement as LogicalStatement, WriteOp,
@@ -22,6 +21,7 @@ use kelpie_datafusion::parameters::{GenericQuery, marked};
 use kelpie_datafusion::recursion_guard::{Room, balance};
 use kelpie_engine::Phase;
 
+use crate::access::Access;
 use crate::checked_files::check_external;
 use crate::copies::written_as_named;
 use crate::corrections::{self, Which, analyzed, is_for_names, share, unique_names, write_out_columns};
@@ -69,6 +69,7 @@ impl Planning {
         let changes = || macros.as_ref().map(|macros| macros.changes());
         let before = changes();
         let statement = timed(Phase::Parse, || parsed(&state, &self.text))?;
+        Access::of(&state).check_statement(&statement)?;
         if let Some(macros) = &macros
             && macros.follow(&statement)?
         {
@@ -241,7 +242,7 @@ pub(crate) async fn logical_plan(
         }
         Err(error) => replanned(state, &again(Which::Merged).await?, error).await?,
     };
-    SQLOptions::new().verify_plan(&plan)?;
+    Access::of(state).check_plan(&plan)?;
     if corrects { share(plan) } else { Ok(plan) }
 }
 

@@ -8,6 +8,7 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{
     EmptyRecordBatchStream, ExecutionPlan, SendableRecordBatchStream, execute_stream,
 };
@@ -23,12 +24,65 @@ use kelpie_engine::{Engine, Phase, Split};
 use parking_lot::Mutex;
 
 use crate::checked_files::{caught, find_unreadable, is_panic};
-use crate::deadline::{Deadline, within};
+use crate::deadline::{Deadline, on_a_task_of_its_own, within};
 use crate::files::find_misfit;
 use crate::messages::worded;
 use crate::plan_cache::Planned;
 use crate::planning::Planning;
 use crate::timing::QueryTiming;
+
+/// A statement that was planned and has not begun.
+pub struct PlannedQuery {
+    pub(crate) text: String,
+    pub(crate) context: SessionContext,
+    pub(crate) planned: Planned,
+    /// What it runs in.
+    pub(crate) task: Arc<TaskContext>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) options: KelpieOptions,
+    pub(crate) last: Arc<Mutex<Option<QueryTiming>>>,
+    pub(crate) start: Instant,
+    pub(crate) planned_at: Instant,
+    pub(crate) split: Split,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) again: Option<Planning>,
+}
+
+impl std::fmt::Debug for PlannedQuery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PlannedQuery").finish_non_exhaustive()
+    }
+}
+
+impl PlannedQuery {
+    /// The columns of its rows.
+    pub fn schema(&self) -> SchemaRef {
+        self.planned.plan.schema()
+    }
+
+    /// Starts it; its rows come as they are asked for. The time since it was planned does not count.
+    pub fn start(self) -> Result<RunningQuery> {
+        let waited = self.planned_at.elapsed();
+        let stream = execute_stream(Arc::clone(&self.planned.plan), self.task);
+        let stream = stream.map_err(|error| worded(error, &self.text, &self.context.state()))?;
+        let deadline = self.deadline.and_then(|deadline| deadline.after(waited));
+        let stream = if deadline.is_some() { on_a_task_of_its_own(stream) } else { stream };
+        Ok(RunningQuery {
+            text: self.text,
+            context: self.context,
+            planned: self.planned,
+            stream,
+            engine: self.engine,
+            options: self.options,
+            last: self.last,
+            start: self.start + waited,
+            split: self.split,
+            taking: Taking::default(),
+            deadline,
+            again: self.again,
+        })
+    }
+}
 
 /// A statement that was planned and runs. Dropping it cancels it.
 pub struct RunningQuery {

@@ -13,7 +13,6 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
-use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_datafusion::clock::PlanClock;
 use kelpie_datafusion::recursion_guard::{Depth, Held, MOST_LEVELS, Room, with_room};
@@ -21,19 +20,20 @@ use kelpie_datafusion::{KelpieOptions, KelpieRule, for_each_compiled, on_engine,
 use kelpie_engine::{Engine, ExplainStage, Phase};
 use parking_lot::Mutex;
 
+use crate::access::Access;
 use crate::checked_files::caught;
 use crate::corrections::NumberedCopies;
-use crate::deadline::{Deadline, on_a_task_of_its_own, within};
+use crate::deadline::{Deadline, within};
 use crate::dialect;
 use crate::files::{self, Broken, LocalFiles, LocalTables};
 #[cfg(feature = "testing")]
 use crate::install::KelpiePlanner;
 use crate::install::{explaining, install};
 use crate::messages::worded;
-use crate::needs::Needs;
+use crate::needs::{Described, Needs};
 use crate::plan_cache::{GenericPlans, KeptStatements, Learning, Planned, Ready};
 use crate::planning::{Planning, logical_plan, parsed};
-use crate::running::{RunningQuery, Taking};
+use crate::running::{PlannedQuery, RunningQuery};
 use crate::timing::QueryTiming;
 
 /// How a session is built.
@@ -43,6 +43,8 @@ pub struct SessionOptions {
     pub engine: Option<Arc<Engine>>,
     /// Options to set at once: `("kelpie.device", "cpu")`, `("datafusion.execution.batch_size", "1024")`.
     pub settings: Vec<(String, String)>,
+    /// What its statements may do.
+    pub access: Access,
 }
 
 impl SessionOptions {
@@ -123,7 +125,8 @@ impl KelpieSession {
     /// A session; a bad setting is an error that names it.
     pub fn new(options: SessionOptions) -> Result<KelpieSession> {
         let engine = options.engine.unwrap_or_default();
-        let mut config = SessionConfig::new().with_information_schema(true);
+        let mut config =
+            SessionConfig::new().with_information_schema(true).with_extension(Arc::new(options.access));
         config.options_mut().extensions.insert(KelpieOptions::default());
         // The parser's own limit protects small stacks, and makes other errors of what it cuts off (a CASE that is no CASE).
         // Here statements are measured before, and parsed on stacks that fit.
@@ -194,6 +197,7 @@ impl KelpieSession {
     /// Sets an option, as `SET name = value` does.
     pub fn set(&self, name: &str, value: &str) -> Result<()> {
         files::check_setting(name, value)?;
+        Access::of(&self.context.state()).check_setting(name)?;
         let state = self.context.state_ref();
         let mut state = state.write();
         state.config_mut().options_mut().set(name, value)
@@ -214,9 +218,9 @@ impl KelpieSession {
         self.start_with(sql, None).await
     }
 
-    /// As [`KelpieSession::start`], with values for the statement's `$1`, `$2`, … or `$name`. A value that the statement does not
-    /// ask for is an error, as is one that is missing.
-    pub async fn start_with(&self, sql: &str, parameters: Option<ParamValues>) -> Result<RunningQuery> {
+    /// Plans a statement with values, as [`KelpieSession::start_with`] does, for [`PlannedQuery::start`] to start it. SET and other
+    /// statements that are no queries are done when they are planned.
+    pub async fn plan(&self, sql: &str, parameters: Option<ParamValues>) -> Result<PlannedQuery> {
         let (start, clock) = (Instant::now(), PlanClock::default());
         let deadline = Deadline::new(start, self.timeout());
         let found = match parameters {
@@ -253,32 +257,37 @@ impl KelpieSession {
         let left = if planned.is_reused && planned.kept.is_some() { Phase::Find } else { Phase::Physical };
         let split = clock.finish(planning, left);
         let options = KelpieOptions::of(task.session_config().options());
-        let stream = execute_stream(Arc::clone(&planned.plan), task);
-        let stream = stream.map_err(|error| self.worded(error, sql))?;
-        let stream = if deadline.is_some() { on_a_task_of_its_own(stream) } else { stream };
         let (text, context) = (sql.to_string(), self.context.clone());
-        let (engine, last, taking) = (Arc::clone(&self.engine), Arc::clone(&self.last), Taking::default());
-        Ok(RunningQuery {
+        let (engine, last, planned_at) = (Arc::clone(&self.engine), Arc::clone(&self.last), Instant::now());
+        Ok(PlannedQuery {
             text,
             context,
             planned,
-            stream,
+            task,
             engine,
             options,
             last,
             start,
+            planned_at,
             split,
-            taking,
             deadline,
             again,
         })
+    }
+
+    /// As [`KelpieSession::start`], with values for the statement's `$1`, `$2`, … or `$name`. A value that the statement does not
+    /// ask for is an error, as is one that is missing.
+    pub async fn start_with(&self, sql: &str, parameters: Option<ParamValues>) -> Result<RunningQuery> {
+        self.plan(sql, parameters).await?.start()
     }
 
     /// How long a statement may take.
     fn timeout(&self) -> Option<Duration> {
         let state = self.context.state_ref();
         let state = state.read();
-        state.config_options().extensions.get::<KelpieOptions>()?.timeout
+        let set =
+            state.config_options().extensions.get::<KelpieOptions>().and_then(|options| options.timeout);
+        Access::of(&state).timeout(set)
     }
 
     fn worded(&self, error: DataFusionError, sql: &str) -> DataFusionError {
@@ -303,6 +312,14 @@ impl KelpieSession {
             Needs::of(&state, &statement).await
         };
         self.room(self.depth(sql)?).run(asking).await
+    }
+
+    /// What a statement gives and what values it asks for, without running it.
+    pub async fn describe(&self, sql: &str) -> Result<Described> {
+        let (context, text) = (self.context.clone(), sql.to_string());
+        let asking = async move { Described::of(&context.state(), &text).await };
+        let depth = self.depth(sql).map_err(|error| self.worded(error, sql))?;
+        self.room(depth).run(asking).await.map_err(|error| self.worded(error, sql))
     }
 
     /// Where the time of the last `sql` went.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
 
+mod access;
 mod adversarial;
 mod aggregates;
 mod answers;

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod input;
+mod server;
 mod workloads;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use kelpie_session::{Engine, KelpieOptions, KelpieSession, OPTIONS, SessionOptions};
 
+pub use server::ServeArguments;
 pub use workloads::{BenchArguments, DemoArguments, ExperimentArguments, GenerateArguments};
 
 /// SQL over Parquet, CSV and Arrow files, compiled for the GPU or CPU at hand.
@@ -43,6 +45,8 @@ pub enum Command {
     Kernels(KernelArguments),
     /// Run a few queries on generated data, beside DataFusion's own operators.
     Demo(DemoArguments),
+    /// Answer clients of Arrow Flight SQL, such as ADBC and JDBC.
+    Serve(ServeArguments),
     /// Time the queries of a benchmark.
     Bench(BenchArguments),
     /// Repeat an experiment of a paper: times, bytes and a plot.
@@ -283,7 +287,11 @@ impl SettingArguments {
     pub fn session(&self) -> anyhow::Result<KelpieSession> {
         // What was measured of this machine is for its users; libraries decide everywhere alike.
         let engine = Some(Arc::new(Engine::calibrated()));
-        Ok(KelpieSession::new(SessionOptions { engine, settings: self.settings() })?)
+        Ok(KelpieSession::new(SessionOptions {
+            engine,
+            settings: self.settings(),
+            ..SessionOptions::default()
+        })?)
     }
 }
 

@@ -76,6 +76,11 @@ impl FileCall {
         }
     }
 
+    /// The paths that it names, without the scheme of local files.
+    pub(super) fn local_paths(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().map(|path| Path::new(path.strip_prefix("file://").unwrap_or(path)))
+    }
+
     /// What it reads, and how. An option that is not known is an error.
     pub(super) fn source(&self) -> Result<(Source, Given)> {
         if let (Some(_), Some((name, _))) = (self.of_footers(), self.options.first()) {

@@ -38,6 +38,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 
+use crate::access::Access;
 use kelpie_datafusion::clock::{PlanClock, last_moment, timed_future};
 use kelpie_engine::Phase;
 
@@ -282,7 +283,9 @@ impl LocalFiles {
     /// thread. Under that method's bounds of lifetimes it would go through all types of DataFusion's plans again, for seconds.
     fn found<'a>(&'a self, name: &'a str) -> TableFuture<'a> {
         Box::pin(async move {
+            let access = self.session.ask(Access::of)?;
             if let Some(call) = FileCall::of_name(name) {
+                call.local_paths().try_for_each(|path| access.check_file(path))?;
                 let (source, given) = call.source()?;
                 if let Some(shown) = call.of_footers() {
                     return footers::table(&source, shown).map(Some);
@@ -293,6 +296,11 @@ impl LocalFiles {
             if name.contains("://") && !name.starts_with("file://") {
                 return plan_err!("{name}: only local files can be tables");
             }
+            // Not even the names of folders are for everyone to know.
+            if access.files.is_some() && !name.contains('/') && Format::of(path).is_none() {
+                return Ok(None);
+            }
+            access.check_file(path)?;
             // An unknown name that does not look like a file is an unknown table.
             let looks_like_files = Format::of(path).is_some()
                 || is_folder_of_data(path, name)

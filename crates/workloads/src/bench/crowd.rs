@@ -94,7 +94,7 @@ pub async fn run(options: &CrowdOptions<'_>, progress: &(dyn Fn(&str) + Sync)) -
 
 async fn client(engine: &Arc<Engine>, options: &CrowdOptions<'_>) -> Result<KelpieSession> {
     let (engine, settings) = (Some(Arc::clone(engine)), options.settings.to_vec());
-    let session = KelpieSession::new(SessionOptions { engine, settings })?;
+    let session = KelpieSession::new(SessionOptions { engine, settings, ..SessionOptions::default() })?;
     session.register_dir(options.data).await?;
     Ok(session)
 }

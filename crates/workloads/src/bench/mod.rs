@@ -118,10 +118,15 @@ pub async fn run(options: &BenchOptions, progress: &(dyn Fn(&str) + Sync)) -> Re
     let settings: Vec<_> = threads.into_iter().chain(options.settings.iter().cloned()).collect();
     // As the program runs queries.
     let engine = Some(Arc::new(Engine::calibrated()));
-    let session = KelpieSession::new(SessionOptions { engine, settings: settings.clone() })?;
+    let session = KelpieSession::new(SessionOptions {
+        engine,
+        settings: settings.clone(),
+        ..SessionOptions::default()
+    })?;
     session.register_dir(&options.data).await?;
     // The same engine, so that columns and kernels are there; but no plan.
-    let new = SessionOptions { engine: Some(Arc::clone(session.engine())), settings };
+    let new =
+        SessionOptions { engine: Some(Arc::clone(session.engine())), settings, ..SessionOptions::default() };
     let forgetful = KelpieSession::new(new.with("kelpie.kept_plans", "0"))?;
     forgetful.register_dir(&options.data).await?;
     let missing: Vec<&str> = options

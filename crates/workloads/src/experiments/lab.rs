@@ -50,7 +50,8 @@ impl<'a> Lab<'a> {
         let best = ("kelpie.compile".to_string(), "best".to_string());
         let settings =
             [threads, best].into_iter().chain(options.settings.iter().cloned()).chain(own).collect();
-        let session = KelpieSession::new(SessionOptions { engine: None, settings })?;
+        let session =
+            KelpieSession::new(SessionOptions { engine: None, settings, ..SessionOptions::default() })?;
         let mut folder = options.data.clone();
         match data {
             Data::Workload(workload) => {

@@ -83,7 +83,11 @@ impl Sessions {
             let own = [("kelpie.threads", options.threads.to_string()), ("kelpie.tuner", tuner.to_string())];
             let own = own.map(|(name, value)| (name.to_string(), value));
             let settings = own.into_iter().chain(options.settings.iter().cloned()).collect();
-            Ok(KelpieSession::new(SessionOptions { engine: Some(Arc::clone(&engine)), settings })?)
+            Ok(KelpieSession::new(SessionOptions {
+                engine: Some(Arc::clone(&engine)),
+                settings,
+                ..SessionOptions::default()
+            })?)
         };
         let (rules, tuner) = (session("off")?, session("genetic")?);
         let both = Sessions { engine, rules, tuned: tuner };
