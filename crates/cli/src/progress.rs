@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kelpie_session::progress;
 
 /// Work shorter than this shows nothing.
 pub const DELAY: Duration = Duration::from_secs(1);
@@ -51,6 +52,22 @@ impl Progress {
         self.show_when_due();
     }
 
+    /// Shows how far a query has come: the share of the rows that it reads, and then that of its pipelines.
+    pub fn show_query(&self, progress: &progress::Progress) {
+        let (part, what) = match (progress.pipelines, progress.rows) {
+            (pipelines, _) if pipelines.done < pipelines.all => (pipelines, "pipelines"),
+            (_, rows) if rows.done < rows.all => (rows, "rows read"),
+            // Nothing is known to be left.
+            _ => return self.show_when_due(),
+        };
+        if self.bar.length().is_none() {
+            let template = "{spinner} {bar:30} {percent:>3} %  {human_pos} of {human_len} {msg}, {elapsed}";
+            self.bar.set_style(style(template));
+        }
+        self.bar.set_message(what);
+        self.set(part.done, part.all);
+    }
+
     /// Removes it for good.
     pub fn clear(&self) {
         self.cleared.store(true, Ordering::Relaxed);
@@ -79,4 +96,25 @@ impl Drop for Progress {
 /// The templates are constants; where one were wrong, the default style shows.
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelpie_session::progress::Part;
+
+    #[test]
+    fn a_query_shows_the_share_of_its_rows_and_then_of_its_pipelines() {
+        let spinner = Progress::spinner("running");
+        let show = |rows: (u64, u64), pipelines: (u64, u64)| {
+            let part = |(done, all)| Part { done, all };
+            spinner.show_query(&progress::Progress { rows: part(rows), pipelines: part(pipelines) });
+            (spinner.bar.position(), spinner.bar.length(), spinner.bar.message())
+        };
+        assert_eq!(show((0, 0), (0, 0)), (0, None, "running".into()));
+        assert_eq!(show((3, 10), (0, 0)), (3, Some(10), "rows read".into()));
+        assert_eq!(show((10, 10), (0, 0)), (3, Some(10), "rows read".into()));
+        assert_eq!(show((10, 10), (1, 4)), (1, Some(4), "pipelines".into()));
+        assert_eq!(show((10, 20), (4, 4)), (10, Some(20), "rows read".into()));
+    }
 }

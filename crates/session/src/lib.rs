@@ -17,6 +17,7 @@ mod needs;
 mod plan_cache;
 mod planning;
 mod running;
+mod report;
 mod session;
 mod syntax;
 #[cfg(feature = "testing")]
@@ -27,8 +28,8 @@ mod whole_writes;
 
 pub use install::install;
 pub use kelpie_datafusion::{
-    Fallback, GenericPlanMode, JoinOrderRule, KelpieExec, KelpieOptions, KelpieRule, OPTIONS, SessionOption,
-    options_as_markdown,
+    ANALYZED, Fallback, GenericPlanMode, JoinOrderRule, KelpieExec, KelpieOptions, KelpieRule, OPTIONS,
+    SessionOption, options_as_markdown, units,
 };
 pub use kelpie_engine::algebra;
 pub use kelpie_engine::calibration::Point;
@@ -39,8 +40,10 @@ pub use kelpie_engine::{
 };
 pub use messages::{message, nearest, with_lines_from};
 pub use needs::Needs;
+pub use kelpie_engine::{progress, trace};
 pub use running::RunningQuery;
 pub use session::{KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};
+pub use report::{Decision, Fact, PipelineFacts, QueryReport};
 pub use timing::QueryTiming;
 pub use whole_writes::WholeFile;
 

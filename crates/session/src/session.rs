@@ -18,6 +18,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_datafusion::clock::PlanClock;
 use kelpie_datafusion::recursion_guard::{Depth, Held, MOST_LEVELS, Room, with_room};
 use kelpie_datafusion::{KelpieOptions, KelpieRule, for_each_compiled, on_engine, uncompiled_reasons};
+use kelpie_engine::trace::{self, Track};
 use kelpie_engine::{Engine, ExplainStage, Phase};
 use parking_lot::Mutex;
 
@@ -34,6 +35,7 @@ use crate::needs::Needs;
 use crate::plan_cache::{GenericPlans, KeptStatements, Learning, Planned, Ready};
 use crate::planning::{Planning, logical_plan, parsed};
 use crate::running::{RunningQuery, Taking};
+use crate::report::QueryReport;
 use crate::timing::QueryTiming;
 
 /// How a session is built.
@@ -220,6 +222,7 @@ impl KelpieSession {
         let (start, clock) = (Instant::now(), PlanClock::default());
         let deadline = Deadline::new(start, self.timeout());
         let found = match parameters {
+        let span = trace::open(Track::Statements, || sql.to_string());
             Some(_) => None,
             None => within(deadline, async { Ok(self.statements.find(sql, &self.context).await) }).await?,
         };
@@ -254,6 +257,7 @@ impl KelpieSession {
         let split = clock.finish(planning, left);
         let options = KelpieOptions::of(task.session_config().options());
         let stream = execute_stream(Arc::clone(&planned.plan), task);
+        trace::record(Track::Planning, (start, start + planning), || "plan".into());
         let stream = stream.map_err(|error| self.worded(error, sql))?;
         let stream = if deadline.is_some() { on_a_task_of_its_own(stream) } else { stream };
         let (text, context) = (sql.to_string(), self.context.clone());
@@ -275,6 +279,7 @@ impl KelpieSession {
     }
 
     /// How long a statement may take.
+            _span: span,
     fn timeout(&self) -> Option<Duration> {
         let state = self.context.state_ref();
         let state = state.read();
@@ -341,7 +346,10 @@ impl KelpieSession {
         if queries.is_empty() {
             let reasons =
                 uncompiled_reasons(&physical, &self.engine, &KelpieOptions::of(state.config_options()));
-            return plan_err!("nothing of this query is compiled:\n  {}", reasons.join("\n  "));
+            return match reasons.as_slice() {
+                [] => plan_err!("nothing of this query is compiled, and nothing of it has to be computed"),
+                reasons => plan_err!("nothing of this query is compiled:\n  {}", reasons.join("\n  ")),
+            };
         }
         let mut text = String::new();
         for query in queries {
@@ -355,6 +363,14 @@ impl KelpieSession {
     /// table. Queries see the files that are there when they run.
     pub async fn register_path(&self, name: &str, path: impl AsRef<Path>) -> Result<()> {
         self.local_tables()?.add(name, path.as_ref(), Broken::Refused).await
+    /// Runs a statement for what it does, and lets its rows go. The devices are measured, where they were not before.
+    pub async fn report(&self, sql: &str) -> Result<QueryReport> {
+        let mut query = self.start(sql).await?;
+        while query.next().await?.is_some() {}
+        let timing = query.finish();
+        on_engine(&self.engine, move |engine| Ok(QueryReport::of(&timing, engine))).await
+    }
+
     }
 
     /// Registers every data file (by its stem) and sub-folder (by its name) of a folder, one file, or what matches a pattern;

@@ -67,6 +67,10 @@ pub struct SessionArguments {
     /// pattern. May be repeated.
     #[arg(long, value_name = "DIR|FILE")]
     pub data: Vec<PathBuf>,
+    /// Write when everything happened (planning, compiling, reading, copies, kernels) to a file of trace events, which
+    /// <https://ui.perfetto.dev> and chrome://tracing open.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     #[command(flatten)]
     pub settings: SettingArguments,
 }
@@ -229,6 +233,12 @@ pub struct ExplainArguments {
     /// What to show.
     #[arg(long, value_enum, default_value_t = StageName::Plan)]
     pub stage: StageName,
+    /// Run the query, and show what each pipeline did, what was chosen and why, and what was not compiled and why.
+    #[arg(long, conflicts_with = "stage")]
+    pub analyze: bool,
+    /// As --analyze, with the code of the kernels, as a page for a browser: one file that needs nothing else.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["stage", "analyze"])]
+    pub html: Option<PathBuf>,
     /// The query.
     #[arg(short = 'c', value_name = "SQL", allow_hyphen_values = true)]
     pub sql: String,
@@ -290,6 +300,9 @@ impl SettingArguments {
 impl SessionArguments {
     /// A session with these settings and tables.
     pub async fn open(&self) -> anyhow::Result<KelpieSession> {
+        if let Some(path) = &self.trace {
+            crate::trace::begin(path)?;
+        }
         let session = self.settings.session()?;
         register(&session, &self.data).await?;
         Ok(session)
