@@ -6,6 +6,7 @@
 mod checked_files;
 mod copies;
 mod corrections;
+mod database;
 mod deadline;
 mod dialect;
 mod file_facts;
@@ -16,8 +17,8 @@ mod names;
 mod needs;
 mod plan_cache;
 mod planning;
-mod running;
 mod report;
+mod running;
 mod session;
 mod syntax;
 #[cfg(feature = "testing")]
@@ -26,6 +27,7 @@ mod times;
 mod timing;
 mod whole_writes;
 
+pub use database::{Database, OpenedSession};
 pub use install::install;
 pub use kelpie_datafusion::{
     ANALYZED, Fallback, GenericPlanMode, JoinOrderRule, KelpieExec, KelpieOptions, KelpieRule, OPTIONS,
@@ -38,12 +40,12 @@ pub use kelpie_engine::{
     Arrival, CACHE_LIMIT_VARIABLE, Calibrated, Device, DeviceChoice, DeviceKind, Engine, Group, LaneProfile,
     Measured, Phase, QueryOptions, SortSample, Split, TunedSummary,
 };
+pub use kelpie_engine::{progress, trace};
 pub use messages::{message, nearest, with_lines_from};
 pub use needs::Needs;
-pub use kelpie_engine::{progress, trace};
+pub use report::{Decision, Fact, PipelineFacts, QueryReport};
 pub use running::RunningQuery;
 pub use session::{KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};
-pub use report::{Decision, Fact, PipelineFacts, QueryReport};
 pub use timing::QueryTiming;
 pub use whole_writes::WholeFile;
 

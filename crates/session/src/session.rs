@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 
 use crate::checked_files::caught;
 use crate::corrections::NumberedCopies;
+use crate::database::Database;
 use crate::deadline::{Deadline, on_a_task_of_its_own, within};
 use crate::dialect;
 use crate::files::{self, Broken, LocalFiles, LocalTables};
@@ -34,8 +35,8 @@ use crate::messages::worded;
 use crate::needs::Needs;
 use crate::plan_cache::{GenericPlans, KeptStatements, Learning, Planned, Ready};
 use crate::planning::{Planning, logical_plan, parsed};
-use crate::running::{RunningQuery, Taking};
 use crate::report::QueryReport;
+use crate::running::{RunningQuery, Taking};
 use crate::timing::QueryTiming;
 
 /// How a session is built.
@@ -103,7 +104,9 @@ pub struct KelpieSession {
     statements: Arc<KeptStatements>,
     generic: Arc<GenericPlans>,
     /// Absent where the session has no default schema.
-    files: Option<Arc<LocalTables>>,
+    pub(crate) files: Option<Arc<LocalTables>>,
+    /// What keeps what its statements make.
+    pub(crate) database: Option<Arc<Database>>,
 }
 
 /// What [`KelpieSession::register_data`] found.
@@ -170,7 +173,7 @@ impl KelpieSession {
         context.state_ref().write().register_relation_planner(Arc::new(NumberedCopies))?;
         dialect::add_to(&context)?;
         let (last, statements, generic) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(KelpieSession { context, engine, last, kept, statements, generic, files })
+        Ok(KelpieSession { context, engine, last, kept, statements, generic, files, database: None })
     }
 
     /// From now on queries may name local files: `SELECT … FROM 'file.parquet'`. Sessions of [`KelpieSession::new`] may; in a
@@ -219,10 +222,10 @@ impl KelpieSession {
     /// As [`KelpieSession::start`], with values for the statement's `$1`, `$2`, … or `$name`. A value that the statement does not
     /// ask for is an error, as is one that is missing.
     pub async fn start_with(&self, sql: &str, parameters: Option<ParamValues>) -> Result<RunningQuery> {
+        let span = trace::open(Track::Statements, || sql.to_string());
         let (start, clock) = (Instant::now(), PlanClock::default());
         let deadline = Deadline::new(start, self.timeout());
         let found = match parameters {
-        let span = trace::open(Track::Statements, || sql.to_string());
             Some(_) => None,
             None => within(deadline, async { Ok(self.statements.find(sql, &self.context).await) }).await?,
         };
@@ -245,6 +248,7 @@ impl KelpieSession {
                     text: sql.to_string(),
                     parameters,
                     is_custom: false,
+                    database: self.database.clone(),
                 };
                 let planned = within(deadline, caught(planning.on_its_stack(&clock))).await;
                 let planned = planned.map_err(|error| self.worded(error, sql))?;
@@ -253,11 +257,11 @@ impl KelpieSession {
             }
         };
         let planning = start.elapsed();
+        trace::record(Track::Planning, (start, start + planning), || "plan".into());
         let left = if planned.is_reused && planned.kept.is_some() { Phase::Find } else { Phase::Physical };
         let split = clock.finish(planning, left);
         let options = KelpieOptions::of(task.session_config().options());
         let stream = execute_stream(Arc::clone(&planned.plan), task);
-        trace::record(Track::Planning, (start, start + planning), || "plan".into());
         let stream = stream.map_err(|error| self.worded(error, sql))?;
         let stream = if deadline.is_some() { on_a_task_of_its_own(stream) } else { stream };
         let (text, context) = (sql.to_string(), self.context.clone());
@@ -275,11 +279,11 @@ impl KelpieSession {
             taking,
             deadline,
             again,
+            _span: span,
         })
     }
 
     /// How long a statement may take.
-            _span: span,
     fn timeout(&self) -> Option<Duration> {
         let state = self.context.state_ref();
         let state = state.read();
@@ -359,10 +363,6 @@ impl KelpieSession {
         Ok(text)
     }
 
-    /// Registers a Parquet, CSV (with header), JSON or Arrow file, a folder of such files, or those that match a pattern, as a
-    /// table. Queries see the files that are there when they run.
-    pub async fn register_path(&self, name: &str, path: impl AsRef<Path>) -> Result<()> {
-        self.local_tables()?.add(name, path.as_ref(), Broken::Refused).await
     /// Runs a statement for what it does, and lets its rows go. The devices are measured, where they were not before.
     pub async fn report(&self, sql: &str) -> Result<QueryReport> {
         let mut query = self.start(sql).await?;
@@ -371,6 +371,10 @@ impl KelpieSession {
         on_engine(&self.engine, move |engine| Ok(QueryReport::of(&timing, engine))).await
     }
 
+    /// Registers a Parquet, CSV (with header), JSON or Arrow file, a folder of such files, or those that match a pattern, as a
+    /// table. Queries see the files that are there when they run.
+    pub async fn register_path(&self, name: &str, path: impl AsRef<Path>) -> Result<()> {
+        self.local_tables()?.add(name, path.as_ref(), Broken::Refused).await
     }
 
     /// Registers every data file (by its stem) and sub-folder (by its name) of a folder, one file, or what matches a pattern;

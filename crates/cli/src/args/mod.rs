@@ -3,12 +3,12 @@
 mod input;
 mod workloads;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use kelpie_session::{Engine, KelpieOptions, KelpieSession, OPTIONS, SessionOptions};
+use kelpie_session::{Database, Engine, KelpieOptions, KelpieSession, OPTIONS, SessionOptions};
 
 pub use workloads::{BenchArguments, DemoArguments, ExperimentArguments, GenerateArguments};
 
@@ -67,6 +67,10 @@ pub struct SessionArguments {
     /// pattern. May be repeated.
     #[arg(long, value_name = "DIR|FILE")]
     pub data: Vec<PathBuf>,
+    /// A folder whose tables, views and settings outlast the program: what CREATE TABLE, CREATE VIEW, INSERT, DROP and SET PERSIST make
+    /// is kept there. It is made where there is none.
+    #[arg(long, value_name = "DIR")]
+    pub database: Option<PathBuf>,
     /// Write when everything happened (planning, compiling, reading, copies, kernels) to a file of trace events, which
     /// <https://ui.perfetto.dev> and chrome://tracing open.
     #[arg(long, value_name = "FILE")]
@@ -291,9 +295,12 @@ impl SettingArguments {
 
     /// A session with these settings.
     pub fn session(&self) -> anyhow::Result<KelpieSession> {
+        Ok(KelpieSession::new(self.options())?)
+    }
+
+    fn options(&self) -> SessionOptions {
         // What was measured of this machine is for its users; libraries decide everywhere alike.
-        let engine = Some(Arc::new(Engine::calibrated()));
-        Ok(KelpieSession::new(SessionOptions { engine, settings: self.settings() })?)
+        SessionOptions { engine: Some(Arc::new(Engine::calibrated())), settings: self.settings() }
     }
 }
 
@@ -303,10 +310,22 @@ impl SessionArguments {
         if let Some(path) = &self.trace {
             crate::trace::begin(path)?;
         }
-        let session = self.settings.session()?;
+        let session = match &self.database {
+            Some(folder) => in_database(self.settings.options(), folder).await?,
+            None => self.settings.session()?,
+        };
         register(&session, &self.data).await?;
         Ok(session)
     }
+}
+
+/// A session in a database. What cannot be brought back is a warning.
+async fn in_database(options: SessionOptions, folder: &Path) -> anyhow::Result<KelpieSession> {
+    let opened = KelpieSession::in_database(options, &Database::open(folder)?).await?;
+    for problem in opened.problems {
+        crate::complain(&format!("warning: {problem}"));
+    }
+    Ok(opened.session)
 }
 
 /// Makes tables of paths; gives their names. What cannot be read is a warning.

@@ -42,7 +42,7 @@ use kelpie_datafusion::clock::{PlanClock, last_moment, timed_future};
 use kelpie_engine::Phase;
 
 pub(crate) use call::FileCall;
-use error::at;
+pub(crate) use error::at;
 pub(crate) use error::plain;
 pub(crate) use external::infer_from_whole_rows;
 pub(crate) use external_table::read_external_tables;
@@ -184,7 +184,7 @@ pub(crate) fn tables_of(path: &Path) -> Result<Found> {
             paths
         }
         Source::File(_) if Format::of(path).is_none() => return Err(not_read(path)),
-        Source::File(_) | Source::Chosen(_) => vec![path.to_path_buf()],
+        Source::File(_) | Source::Chosen(_) | Source::Kept(_) => vec![path.to_path_buf()],
         Source::Pattern(pattern) => matches(&pattern)?,
     };
     let mut found = Found::default();
