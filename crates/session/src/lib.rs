@@ -11,6 +11,7 @@ mod deadline;
 mod dialect;
 mod file_facts;
 mod files;
+mod in_database;
 mod install;
 mod messages;
 mod names;
@@ -27,7 +28,8 @@ mod times;
 mod timing;
 mod whole_writes;
 
-pub use database::{Database, OpenedSession};
+pub use database::Database;
+pub use in_database::OpenedSession;
 pub use install::install;
 pub use kelpie_datafusion::{
     ANALYZED, Fallback, GenericPlanMode, JoinOrderRule, KelpieExec, KelpieOptions, KelpieRule, OPTIONS,

@@ -91,7 +91,13 @@ async fn tables_last_with_their_values_and_types() {
         "select table_name from information_schema.tables where table_schema = 'public' order by 1",
         "select column_name, data_type from information_schema.columns where table_name = 'types' order by ordinal_position",
     ] {
-        assert_eq!(rows(&kept, query).await, rows(&plain, query).await, "{query}");
+        // Texts come as they do from all files.
+        let found = rows(&kept, query).await.replace("Utf8View", "Utf8").replace("BinaryView", "Binary");
+        let expected = rows(&plain, query).await.replace("Utf8View", "Utf8").replace("BinaryView", "Binary");
+        let words = |text: &str| text.split_whitespace().map(ToString::to_string).collect::<Vec<_>>();
+        let is_border = |word: &String| word.starts_with('+');
+        let told = |text: &str| words(text).into_iter().filter(|word| !is_border(word)).collect::<Vec<_>>();
+        assert_eq!(told(&found), told(&expected), "{query}");
     }
     assert!(kept.sql("select x, count(*) from numbers group by x").await.unwrap().timing.compiled);
     // Rows of a query say nothing of those that come later.
@@ -322,6 +328,7 @@ async fn a_crash_leaves_the_old_or_the_new() {
             let named = session(folder.path()).await.tables().iter().filter(|name| *name != "v").count();
             let of_insert = usize::from(sql.starts_with("insert into") && new_steps.contains(step));
             assert_eq!(files(folder.path()), named + of_insert, "{sql} at {step}");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "{sql} at {step}");
         }
     }
 }

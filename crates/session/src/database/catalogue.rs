@@ -10,7 +10,7 @@ use datafusion::error::Result;
 use serde::{Deserialize, Serialize};
 
 use super::steps::{Step, reached};
-use crate::files::at;
+use crate::files::error::at;
 use crate::whole_writes::WholeFile;
 
 /// The name of the file in the database's folder.

@@ -8,7 +8,6 @@
 mod catalogue;
 mod persist;
 mod rows;
-mod session;
 mod statements;
 mod steps;
 
@@ -24,11 +23,10 @@ use datafusion::common::exec_err;
 use datafusion::error::Result;
 use parking_lot::Mutex;
 
-use crate::files::at;
+use crate::files::error::at;
 use catalogue::{Catalogue, View};
 pub(crate) use persist::Persist;
 pub(crate) use rows::insert;
-pub use session::OpenedSession;
 pub(crate) use statements::{Change, columns_of};
 use steps::{Step, reached};
 
@@ -204,7 +202,8 @@ impl Database {
         })
     }
 
-    /// Removes files of rows that no table has: changes that were not finished have left them.
+    /// Removes files of rows that no table has, and catalogues that never took their place: changes that were not finished have left
+    /// them.
     fn sweep(&self) {
         let catalogue = self.catalogue.lock();
         let named: Vec<&String> = catalogue.tables.values().flatten().collect();
@@ -215,7 +214,17 @@ impl Database {
                 let _ = fs::remove_file(entry.path());
             }
         }
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if is_of_catalogue(&entry.file_name().to_string_lossy()) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
+}
+
+/// Whether a file's name is that of a catalogue on its way to its place.
+fn is_of_catalogue(name: &str) -> bool {
+    name.starts_with(&format!(".{}.", catalogue::FILE)) && name.ends_with(".tmp")
 }
 
 /// Whether a file's name is one that a database gives to its rows.
@@ -226,7 +235,7 @@ fn is_of_rows(name: &str) -> bool {
 /// A folder without a catalogue becomes a database only where there is nothing in it but what a database has that was never finished.
 fn refuse_files(folder: &Path) -> Result<()> {
     for name in names_in(folder)? {
-        let is_own = name == LOCK || name == DATA || name.starts_with(&format!(".{}.", catalogue::FILE));
+        let is_own = name == LOCK || name == DATA || is_of_catalogue(&name);
         if !is_own {
             return Err(at(
                 folder,

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use super::catalogue::sync_folder;
 use super::steps::{Step, reached};
 use super::{Database, KeptTable};
-use crate::files::at;
+use crate::files::error::at;
 
 /// Batches that wait for the writer, at most.
 const WAITING: usize = 4;

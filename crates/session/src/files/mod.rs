@@ -4,7 +4,7 @@ mod by_name;
 mod call;
 mod chosen;
 mod dialect;
-mod error;
+pub(crate) mod error;
 mod external;
 mod external_table;
 mod footers;
@@ -42,7 +42,7 @@ use kelpie_datafusion::clock::{PlanClock, last_moment, timed_future};
 use kelpie_engine::Phase;
 
 pub(crate) use call::FileCall;
-pub(crate) use error::at;
+use error::at;
 pub(crate) use error::plain;
 pub(crate) use external::infer_from_whole_rows;
 pub(crate) use external_table::read_external_tables;

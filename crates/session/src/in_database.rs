@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::common::plan_err;
 use datafusion::error::Result;
 
-use super::Database;
+use crate::database::Database;
 use crate::messages::message;
 use crate::session::{KelpieSession, SessionOptions};
 
