@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kelpie_session::progress;
+use kelpie_session::{progress, units};
 
 /// Work shorter than this shows nothing.
 pub const DELAY: Duration = Duration::from_secs(1);
+
+/// Places of the bar of a query.
+const BAR_PLACES: u64 = 30;
 
 /// A bar that shows itself after [`DELAY`].
 pub struct Progress {
@@ -60,12 +63,13 @@ impl Progress {
             // Nothing is known to be left.
             _ => return self.show_when_due(),
         };
-        if self.bar.length().is_none() {
-            let template = "{spinner} {bar:30} {percent:>3} %  {human_pos} of {human_len} {msg}, {elapsed}";
-            self.bar.set_style(style(template));
-        }
-        self.bar.set_message(what);
-        self.set(part.done, part.all);
+        // All of it is one text: parts that changed one after the other would be seen half changed.
+        let of =
+            |whole: u64| (u128::from(part.done) * u128::from(whole) / u128::from(part.all.max(1))) as usize;
+        let (full, share) = (of(BAR_PLACES), of(100));
+        let (full, left) = ("█".repeat(full), "░".repeat((BAR_PLACES as usize).saturating_sub(full)));
+        let (done, all) = (units::count(part.done), units::count(part.all));
+        self.set_message(&format!("{full}{left} {share:>3} %  {done} of {all} {what},"));
     }
 
     /// Removes it for good.
@@ -109,12 +113,15 @@ mod tests {
         let show = |rows: (u64, u64), pipelines: (u64, u64)| {
             let part = |(done, all)| Part { done, all };
             spinner.show_query(&progress::Progress { rows: part(rows), pipelines: part(pipelines) });
-            (spinner.bar.position(), spinner.bar.length(), spinner.bar.message())
+            spinner.bar.message()
         };
-        assert_eq!(show((0, 0), (0, 0)), (0, None, "running".into()));
-        assert_eq!(show((3, 10), (0, 0)), (3, Some(10), "rows read".into()));
-        assert_eq!(show((10, 10), (0, 0)), (3, Some(10), "rows read".into()));
-        assert_eq!(show((10, 10), (1, 4)), (1, Some(4), "pipelines".into()));
-        assert_eq!(show((10, 20), (4, 4)), (10, Some(20), "rows read".into()));
+        assert_eq!(show((0, 0), (0, 0)), "running");
+        let third = format!("{}{}  33 %  1,000 of 3,000 rows read,", "█".repeat(10), "░".repeat(20));
+        assert_eq!(show((1000, 3000), (0, 0)), third);
+        // Nothing is known to be left.
+        assert_eq!(show((3000, 3000), (0, 0)), third);
+        let half = format!("{}{}  50 %  2 of 4 pipelines,", "█".repeat(15), "░".repeat(15));
+        assert_eq!(show((3000, 3000), (2, 4)), half);
+        assert!(show((5, 5000), (4, 4)).ends_with("   0 %  5 of 5,000 rows read,"));
     }
 }

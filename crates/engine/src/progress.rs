@@ -76,3 +76,19 @@ pub(crate) fn will_run(pipelines: usize) {
 pub(crate) fn has_run(pipelines: usize) {
     PIPELINES.done.fetch_add(pipelines as u64, Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_done_than_there_is() {
+        let counter = Counter::new();
+        counter.done.store(5, Ordering::Relaxed);
+        assert_eq!(counter.part(), Part { done: 0, all: 0 });
+        counter.all.store(8, Ordering::Relaxed);
+        assert_eq!(counter.part(), Part { done: 5, all: 8 });
+        counter.reset();
+        assert_eq!(counter.part(), Part::default());
+    }
+}
