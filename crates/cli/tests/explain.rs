@@ -88,8 +88,7 @@ fn a_page_needs_nothing_else() {
     assert_eq!(page.matches("<section>").count(), 4);
     assert!(page.contains("<svg ") && page.contains("Code of the kernels") && page.contains("approx_median"));
     assert!(!page.contains("<script") && page.contains("&lt;script&gt;") && page.contains("ü漢"));
-    let links = page.matches("http").count() - page.matches("http-equiv").count();
-    assert_eq!(links, page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count(), "nothing is loaded");
+    assert!(!page.contains("http:") && !page.contains("https:"), "nothing is loaded");
     for element in ["section", "details", "table", "svg", "pre", "ul", "div", "g"] {
         let opened =
             page.matches(&format!("<{element}>")).count() + page.matches(&format!("<{element} ")).count();

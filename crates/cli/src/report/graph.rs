@@ -33,7 +33,7 @@ pub fn svg(pipelines: &[PipelineFacts]) -> String {
     let width = nodes.iter().map(|node| node.x + BOX_WIDTH).max().unwrap_or(0) + 2;
     let height = nodes.iter().map(|node| node.y + node.height).max().unwrap_or(0) + 2;
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"pipelines\" width=\"{width}\" height=\"{height}\" \
+        "<svg role=\"img\" aria-label=\"pipelines\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"-1 -1 {width} {height}\">"
     );
     for (place, pipeline) in pipelines.iter().enumerate() {
