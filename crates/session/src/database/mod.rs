@@ -18,6 +18,7 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use datafusion::common::exec_err;
 use datafusion::error::Result;
@@ -32,6 +33,9 @@ use steps::{Step, reached};
 
 const LOCK: &str = "kelpie.lock";
 const DATA: &str = "data";
+/// How often a lock that somebody has is tried again, and after how long.
+const LOCK_TRIES: usize = 25;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// A database that is open. Sessions of one process may share it; it is closed when the last of them is gone.
 pub struct Database {
@@ -268,7 +272,17 @@ fn locked(folder: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     let opened = options.read(true).write(true).create(true).truncate(false).open(&path);
     let mut file = opened.map_err(|error| at(&path, error))?;
-    match file.try_lock() {
+    let mut tried = file.try_lock();
+    for _ in 0..LOCK_TRIES {
+        if !matches!(tried, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        // A session that ends lets go of its queries elsewhere, and a child that is being started has what its parent had until it
+        // runs.
+        std::thread::sleep(LOCK_PAUSE);
+        tried = file.try_lock();
+    }
+    match tried {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
