@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
-use kelpie_session::KelpieExec;
+use kelpie_session::{ANALYZED, KelpieExec};
 
 /// The result of a statement.
 #[derive(Debug, Clone)]
@@ -70,7 +70,8 @@ impl Compiled {
 /// Whether a plan is Kelpie's but for nodes around it that compute nothing.
 fn is_whole(node: &Arc<dyn ExecutionPlan>) -> bool {
     use datafusion::datasource::sink::DataSinkExec;
-    let around = node.is::<AnalyzeExec>() || node.is::<DataSinkExec>() || node.name() == REPORT;
+    let around =
+        node.is::<AnalyzeExec>() || node.is::<DataSinkExec>() || [REPORT, ANALYZED].contains(&node.name());
     node.is::<KelpieExec>() || around && node.children().into_iter().all(is_whole)
 }
 

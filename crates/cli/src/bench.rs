@@ -1,6 +1,7 @@
 //! `kelpie bench`.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -32,11 +33,7 @@ pub async fn run(arguments: BenchArguments) -> Result<ExitCode> {
     let spinner = Progress::spinner("starting");
     let report = bench::run(&options, &|step| spinner.set_message(step)).await?;
     drop(spinner);
-    write!(std::io::stdout(), "{}", report.to_text())?;
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&report)?;
-        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    show(&report.to_text(), serde_json::to_string_pretty(&report)?, arguments.json.as_deref())?;
     let failed = |q: &QueryReport| {
         q.error.is_some() || q.answer_is_right == Some(false) || !q.peer_differences.is_empty()
     };
@@ -44,6 +41,17 @@ pub async fn run(arguments: BenchArguments) -> Result<ExitCode> {
         bail!("some queries failed");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows a report, and writes it as JSON where that is wanted.
+fn show(text: &str, json: String, path: Option<&Path>) -> Result<()> {
+    write!(std::io::stdout(), "{text}")?;
+    match path {
+        Some(path) => {
+            std::fs::write(path, json + "\n").with_context(|| format!("cannot write {}", path.display()))
+        }
+        None => Ok(()),
+    }
 }
 
 async fn run_fallback(arguments: &BenchArguments) -> Result<ExitCode> {
@@ -62,11 +70,7 @@ async fn run_fallback(arguments: &BenchArguments) -> Result<ExitCode> {
     let spinner = Progress::spinner("starting");
     let report = bench::run_fallback(&options, &|step| spinner.set_message(step)).await?;
     drop(spinner);
-    write!(std::io::stdout(), "{}", report.to_text())?;
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&report)?;
-        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    show(&report.to_text(), serde_json::to_string_pretty(&report)?, arguments.json.as_deref())?;
     match report.is_right() {
         true => Ok(ExitCode::SUCCESS),
         false => bail!("some answers are not DataFusion's"),
@@ -93,11 +97,7 @@ async fn run_crowd(arguments: &BenchArguments) -> Result<ExitCode> {
     let spinner = Progress::spinner("starting");
     let report = bench::run_crowd(&options, &|step| spinner.set_message(step)).await?;
     drop(spinner);
-    write!(std::io::stdout(), "{}", report.to_text())?;
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&report)?;
-        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    show(&report.to_text(), serde_json::to_string_pretty(&report)?, arguments.json.as_deref())?;
     match report.is_right() {
         true => Ok(ExitCode::SUCCESS),
         false => bail!("some answers are not those of one client"),
@@ -127,11 +127,7 @@ async fn run_derived(arguments: &BenchArguments) -> Result<ExitCode> {
     let spinner = Progress::spinner("starting");
     let report = bench::run_derived(&options, &|step| spinner.set_message(step)).await?;
     drop(spinner);
-    write!(std::io::stdout(), "{}", report.to_text())?;
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&report)?;
-        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    show(&report.to_text(), serde_json::to_string_pretty(&report)?, arguments.json.as_deref())?;
     match report.is_right() {
         true => Ok(ExitCode::SUCCESS),
         false => bail!("some answers are not DataFusion's"),

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
+use kelpie_session::units;
 use kelpie_workloads::GenerateOptions;
 use std::io::Write;
 
@@ -25,8 +26,8 @@ pub fn run(arguments: &GenerateArguments) -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     for table in &written {
         let files = if table.files == 1 { "1 file".into() } else { format!("{} files", table.files) };
-        let megabytes = table.bytes as f64 / 1e6;
-        writeln!(out, "{:<10} {:>13} rows {megabytes:>10.1} MB in {files}", table.name, table.rows)?;
+        let (rows, bytes) = (units::count(table.rows), units::bytes(table.bytes));
+        writeln!(out, "{:<10} {rows:>15} rows {bytes:>10} in {files}", table.name)?;
     }
     let seconds = start.elapsed().as_secs_f64();
     writeln!(out, "written to {} in {seconds:.1} s", arguments.output.display())?;

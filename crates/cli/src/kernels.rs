@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use kelpie_session::{CACHE_LIMIT_VARIABLE, Engine, KelpieSession, message};
+use kelpie_session::{CACHE_LIMIT_VARIABLE, Engine, KelpieSession, message, units};
 
 use crate::args::{KernelArguments, KernelCommand, SessionArguments};
 use crate::{complain, statements};
@@ -24,12 +24,9 @@ fn show() -> Result<ExitCode> {
     let cache = Engine::kernel_cache();
     let (entries, bytes) = cache.size();
     let folder = cache.folder().map_or("no folder".into(), |folder| folder.display().to_string());
-    let (megabytes, limit) = (bytes as f64 / 1e6, cache.limit() as f64 / 1e6);
+    let (bytes, limit) = (units::bytes(bytes), units::bytes(cache.limit()));
     let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
-        "{entries} kernels, {megabytes:.1} MB of at most {limit:.0} ({CACHE_LIMIT_VARIABLE}), in {folder}"
-    )?;
+    writeln!(out, "{entries} kernels, {bytes} of at most {limit} ({CACHE_LIMIT_VARIABLE}), in {folder}")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,11 +12,13 @@ mod kernels;
 mod manual;
 mod output;
 mod progress;
+mod report;
 mod run;
 mod script;
 mod serve;
 mod shell;
 mod statements;
+mod trace;
 mod tuner;
 mod variants;
 mod version;
@@ -76,9 +78,11 @@ fn start(arguments: Arguments, given: args::Given) -> Result<ExitCode> {
             Some(Command::Man { output }) => manual::pages(output.as_deref()),
         }
     });
+    // What failed is shown too.
+    let traced = trace::finish();
     // A cancelled query may still be in the middle of a batch: it is not waited for.
     runtime.shutdown_background();
-    result
+    result.and_then(|code| traced.map(|()| code))
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

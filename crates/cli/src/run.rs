@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
-use kelpie_session::{Group, KelpieSession, QueryTiming, message};
+use kelpie_session::{Group, KelpieSession, QueryTiming, message, progress};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::args::{Given, QueryArguments};
@@ -19,6 +19,8 @@ use crate::{complain, interrupt, is_broken_pipe, shell};
 
 /// Exit code of a program that an interrupt ended: 128 + SIGINT.
 pub const INTERRUPTED: u8 = 130;
+/// How often it is shown how far a query has come.
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
 /// Batches that a query may be ahead of the output.
 const BATCHES_AHEAD: usize = 2;
 /// A cancelled query may tidy up for so long.
@@ -206,20 +208,17 @@ impl Runner {
         let pressed = interrupt::listen()?;
         let spinner = Arc::new(Progress::spinner("running"));
         self.output.display = self.session.context().state_ref().read().config_options().format.clone();
+        progress::begin();
         let mut running = Running::start(&self.session, statement);
         let timing = {
             let mut writing = std::pin::pin!(running.write(&mut self.output, &spinner));
-            let mut due = std::pin::pin!(tokio::time::sleep(DELAY));
-            let mut shown = false;
+            let mut due = tokio::time::interval_at(tokio::time::Instant::now() + DELAY, SHOWN_EVERY);
             loop {
                 tokio::select! {
                     biased;
                     () = pressed.notified() => break None,
                     result = &mut writing => break Some(result),
-                    () = &mut due, if !shown => {
-                        shown = true;
-                        spinner.show_when_due();
-                    }
+                    _ = due.tick() => spinner.show_query(&progress::now()),
                 }
             }
         };

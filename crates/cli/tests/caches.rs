@@ -53,7 +53,7 @@ fn kernels_are_counted_and_prepared() {
     let none = run(folder.path(), &["kernels", "prepare", "--queries", empty.path().to_str().unwrap()]);
     assert!(none.err.contains("has no .sql file"), "{}", none.err);
     let shown = run(folder.path(), &["kernels", "show"]).ok();
-    assert!(shown.contains("0 kernels") && shown.contains("2000 (KELPIE_CACHE_MB)"), "{shown}");
+    assert!(shown.contains("0 kernels") && shown.contains("of at most 2.00 GB (KELPIE_CACHE_MB)"), "{shown}");
 }
 
 #[test]

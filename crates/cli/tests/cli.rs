@@ -174,7 +174,7 @@ fn generate_writes_the_chosen_tables_once() {
     let path = folder.path().to_str().unwrap();
     let base = ["generate", "ssb", "--scale", "0.001", "--output", path, "--tables", "date,part"];
     let out = kelpie(&base).ok();
-    assert!(out.contains("date") && out.contains("2557 rows") && !out.contains("lineorder"), "{out}");
+    assert!(out.contains("date") && out.contains("2,557 rows") && !out.contains("lineorder"), "{out}");
     kelpie(&base).fails_with(&["date.parquet exists already", "--force"]);
     kelpie(&[&base[..], &["--force"]].concat()).ok();
     let mut names: Vec<PathBuf> = fs::read_dir(path).unwrap().map(|e| e.unwrap().path()).collect();

@@ -10,6 +10,7 @@ mod circles;
 mod cli;
 mod deep;
 mod experiments;
+mod explain;
 mod full_disk;
 #[cfg(target_os = "linux")]
 mod interrupts;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use kelpie_engine::trace::{self, Track};
 use kelpie_engine::{Phase, Split};
 use parking_lot::Mutex;
 
@@ -88,7 +89,9 @@ impl PlanClock {
         let before = self.taken.lock().total();
         let start = Instant::now();
         let done = work();
-        let all = start.elapsed().as_nanos() as u64;
+        let end = Instant::now();
+        let all = (end - start).as_nanos() as u64;
+        trace::record(Track::Planning, (start, end), || phase.name().into());
         let mut split = self.taken.lock();
         // What was charged within it is not charged twice.
         let within = split.total() - before;

@@ -22,6 +22,7 @@ use crate::derived::Derived;
 use crate::exec::Run;
 use crate::source::ScanTable;
 use crate::translate::Translated;
+use crate::units::{bytes, time};
 
 /// Stands on an explained plan and lists every reason why a part of it stays DataFusion's; hands rows on unchanged.
 #[derive(Debug)]
@@ -284,22 +285,4 @@ fn traffic_text(traffic: &Traffic) -> String {
     let parts = traffic.parts().into_iter().filter(|(_, accessed)| accessed.bytes() > 0);
     let parts = parts.map(|(name, part)| format!("{name}={}+{}", bytes(part.read), bytes(part.written)));
     format!("accessed (read+written) {}", parts.collect::<Vec<_>>().join(", "))
-}
-
-fn time(time_ns: u64) -> String {
-    match time_ns {
-        0 => "0".into(),
-        1..1_000_000 => format!("{:.1}us", time_ns as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2}ms", time_ns as f64 / 1e6),
-        _ => format!("{:.3}s", time_ns as f64 / 1e9),
-    }
-}
-
-fn bytes(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.2} GB", bytes as f64 / 1e9),
-    }
 }

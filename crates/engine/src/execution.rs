@@ -18,14 +18,16 @@ use crate::budgets::Budget;
 use crate::columns::Wish;
 use crate::delivery::{Collected, Mapped, RowReceiver, Undecided, Window, take_cut};
 use crate::error::{EngineError, FallbackReason};
+use crate::explain::Explaining;
 use crate::identity;
 use crate::intermediate::Input;
 use crate::memory_fallback::MemoryFallback;
 use crate::metrics::QueryMetrics;
 use crate::movement::Movement;
-use crate::options::{DeviceChoice, ExplainStage, MacroModel, QueryOptions};
+use crate::options::{DeviceChoice, MacroModel, QueryOptions};
 use crate::query::{Engine, begin_query, ends_a_stage, with_key_columns, with_scalars};
 use crate::stage::{self, Ahead, Loaded, Loading, Outcome, Prepared, Setting, Trial};
+use crate::trace::{self, Track};
 use crate::{host, meter, result};
 
 /// One query on its way.
@@ -49,7 +51,7 @@ pub(crate) struct Execution<'a> {
     /// What all launches accessed, where they are metered.
     pub(crate) total: meter::Total,
     /// Where given, stages are described and not run beyond what later stages need.
-    pub(crate) explain: Option<(ExplainStage, String)>,
+    pub(crate) explain: Option<Explaining>,
 }
 
 impl Execution<'_> {
@@ -164,6 +166,7 @@ impl Execution<'_> {
         let start = Instant::now();
         let sort = |batch: &RecordBatch| host::sort(batch, keys, fetch);
         let runs = rows.iter().map(sort).collect::<Result<Vec<_>, _>>()?;
+        trace::record(Track::Host, (start, Instant::now()), || "sort".into());
         self.metrics.result_ns += start.elapsed().as_nanos() as u64;
         host::merge(schema, &runs, keys, fetch, out)
     }
@@ -208,6 +211,7 @@ impl Execution<'_> {
             let start = Instant::now();
             let sort = |batch| host::sort_ties(batch, keys, EXACT_TEXT_BYTES as usize);
             let runs = batches.iter().map(sort).collect::<Result<Vec<_>, _>>()?;
+            trace::record(Track::Host, (start, Instant::now()), || "sort ties".into());
             self.metrics.result_ns += start.elapsed().as_nanos() as u64;
             out.leave_out(left_out);
             let fetch = fetch.map(|fetch| fetch.saturating_sub(left_out as usize));

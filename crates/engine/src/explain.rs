@@ -3,15 +3,18 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use kelpie_compile::calibration::Calibration;
 use kelpie_compile::pipeline::PipelineVariant;
 use kelpie_compile::variant::Genome;
 use kelpie_device::Device;
+use kelpie_device::simt::SimtDevice;
 use kelpie_kir::text;
 
 use crate::error::EngineError;
 use crate::launch::block_shape;
+use crate::learned::Fingerprint;
 use crate::options::ExplainStage;
-use crate::stage::{PipelineKernels, Prepared};
+use crate::stage::{Blueprint, KernelVariants, PipelineKernels, Prepared};
 
 /// Appends the choices of a program: what was chosen and why, and each other value with what it lacks.
 fn describe_variants(genome: &Genome, out: &mut String) {
@@ -27,8 +30,45 @@ fn describe_variants(genome: &Genome, out: &mut String) {
     let _ = writeln!(out, "{} choices, {} points", genome.0.len(), genome.points());
 }
 
+/// What EXPLAIN shows of the stages of a query.
+pub(crate) struct Explaining {
+    stage: ExplainStage,
+    /// What is shown so far.
+    pub(crate) text: String,
+    /// What stands for the device that was asked for and is not there.
+    stand_in: Option<Arc<dyn Device>>,
+}
+
+impl Explaining {
+    /// Of a stage of compilation.
+    pub(crate) fn of(stage: ExplainStage) -> Explaining {
+        Explaining { stage, text: String::new(), stand_in: None }
+    }
+
+    /// From now on what is made for a usual GPU is shown.
+    pub(crate) fn stand_in(&mut self) {
+        let device = SimtDevice::in_place_of_gpu();
+        let _ = writeln!(self.text, "-- no GPU was asked: this is for {}", device.name());
+        self.stand_in = Some(device);
+    }
+
+    /// Appends what is shown of a stage that runs by a program, which was made by a blueprint.
+    pub(crate) fn show(
+        &mut self,
+        (blueprint, prepared, variants): (&Blueprint<'_>, &Prepared, &KernelVariants),
+        stage: Fingerprint,
+    ) -> Result<(), EngineError> {
+        let Some(device) = &self.stand_in else {
+            return describe(prepared, self.stage, &blueprint.device, &mut self.text);
+        };
+        let (device, calibration) = (Arc::clone(device), Calibration::default());
+        let blueprint = Blueprint { device: Arc::clone(&device), calibration, ..blueprint.clone() };
+        describe(&blueprint.prepare(stage, variants)?, self.stage, &device, &mut self.text)
+    }
+}
+
 /// Appends a description of a stage.
-pub(crate) fn describe(
+fn describe(
     prepared: &Prepared,
     stage: ExplainStage,
     device: &Arc<dyn Device>,

@@ -27,6 +27,7 @@ mod options;
 mod parts;
 mod primitives;
 mod profile;
+pub mod progress;
 mod prune;
 mod query;
 mod result;
@@ -43,6 +44,7 @@ mod stage_run;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod threads;
+pub mod trace;
 mod tuning;
 
 pub use bandwidth::Rates;

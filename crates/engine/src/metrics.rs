@@ -17,6 +17,8 @@ use crate::split::{Group, Phase, Split};
 pub struct PipelineMetrics {
     /// `scan lineitem → filter → aggregate`.
     pub name: String,
+    /// What fills the states that it reads: pipelines of its stage, each by how many places before this one it is.
+    pub inputs: Arc<[usize]>,
     /// Rows of its source.
     pub rows_in: u64,
     /// Those that each of its variants was launched over, repeated launches included.

@@ -25,6 +25,7 @@ use crate::delivery::{Collected, Outlet, RowReceiver};
 use crate::devices::{DeviceState, Devices};
 use crate::error::{EngineError, FallbackReason};
 use crate::execution::Execution;
+use crate::explain::Explaining;
 use crate::intermediate::Input;
 use crate::learned::{Fingerprint, Learned};
 use crate::memory_fallback::MemoryFallback;
@@ -35,6 +36,7 @@ use crate::profile::ProfiledStream;
 use crate::stack::with_room;
 use crate::stage::{self, KernelVariants, Prepared};
 use crate::threads::QueryThreads;
+use crate::trace::{self, TracedStream, Track};
 use crate::tuning::Tuner;
 use crate::{bandwidth, primitives, result};
 use kelpie_compile::{MicroModel, Resolution};
@@ -196,6 +198,7 @@ impl Engine {
         rows: &mut dyn RowReceiver,
     ) -> Result<QueryMetrics, EngineError> {
         let mut execution = self.begin(query, cancel, None)?;
+        let _span = trace::open(Track::Host, || format!("compiled part on {}", execution.device.name()));
         let done = with_room(&query.plan, || execution.run_whole(&query.plan, rows));
         done.map_err(|error| lost(error, &execution.device))?;
         let (device, total) = (Arc::clone(&execution.device), Arc::clone(&execution.total));
@@ -209,12 +212,19 @@ impl Engine {
         Ok(metrics)
     }
 
-    /// Shows a stage of a query's compilation. Reads the columns if they are not cached: their layout shapes the code.
+    /// Shows a stage of a query's compilation. Reads the columns if they are not cached: their layout shapes the code. Where a GPU is
+    /// asked for and there is none, the code is for a usual one.
     pub fn explain(&self, query: &Query, stage: ExplainStage) -> Result<String, EngineError> {
         let cancel = CancelToken::default();
-        let mut execution = self.begin(query, &cancel, Some((stage, String::new())))?;
+        let (mut query, mut explaining) = (query.clone(), Explaining::of(stage));
+        // What runs for it runs on the CPU then.
+        if query.options.device == DeviceChoice::Cuda && self.devices.find(&query.options).is_err() {
+            query.options.device = DeviceChoice::Cpu;
+            explaining.stand_in();
+        }
+        let mut execution = self.begin(&query, &cancel, Some(explaining))?;
         with_room(&query.plan, || execution.run_whole(&query.plan, &mut Collected::default()))?;
-        Ok(execution.explain.map(|(_, text)| text).unwrap_or_default())
+        Ok(execution.explain.map(|explaining| explaining.text).unwrap_or_default())
     }
 
     /// Forgets all cached columns.
@@ -234,6 +244,14 @@ impl Engine {
         Ok(rates)
     }
 
+    /// The same of a device that is open, by its name; `None` where there is none, where it is the interpreter, and where it cannot be
+    /// measured now.
+    pub fn rates_of(&self, name: &str) -> Option<Rates> {
+        let mut devices = self.devices.opened().into_iter();
+        let device = devices.find(|device| device.kind() != DeviceKind::Simt && device.name() == name)?;
+        self.rates(&device).ok()
+    }
+
     /// The programs that are kept, the one used last at the end.
     #[cfg(feature = "testing")]
     pub(crate) fn prepared(&self) -> Vec<Arc<Prepared>> {
@@ -244,7 +262,7 @@ impl Engine {
         &'a self,
         query: &Query,
         cancel: &'a CancelToken,
-        explain: Option<(ExplainStage, String)>,
+        explain: Option<Explaining>,
     ) -> Result<Execution<'a>, EngineError> {
         self.forget_lost();
         let (device, budget) = self.devices.choose(&query.options)?;
@@ -328,8 +346,11 @@ pub(crate) fn begin_query(
     if options.profile.counts(device.target()) {
         stream = Box::new(ProfiledStream::new(stream));
     }
-    Ok(match options.meter {
-        true => Box::new(MeteredStream::new(stream, Arc::clone(total))),
+    if options.meter {
+        stream = Box::new(MeteredStream::new(stream, Arc::clone(total)));
+    }
+    Ok(match trace::is_on() {
+        true => Box::new(TracedStream::new(stream)),
         false => stream,
     })
 }

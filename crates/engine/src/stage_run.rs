@@ -18,8 +18,9 @@ use crate::options::{QueryOptions, TunerMode};
 use crate::profile::Profile;
 use crate::split::{Phase, Split};
 use crate::stage::{self, Blueprint, Course, Loaded, Outcome, Prepared, Trial, pretended_ns};
+use crate::trace::{self, Track};
 use crate::tuning::{Purpose, Request, RunFacts, StageState};
-use crate::{explain, identity, multi_column_distinct, tuning};
+use crate::{identity, multi_column_distinct, tuning};
 
 /// Nanoseconds that a block of a trial is to take, about: many times what a launch does.
 const BLOCK_NS: u64 = 150_000;
@@ -73,8 +74,9 @@ impl Execution<'_> {
             };
             let turn = self.turn(&blueprint, (stage, data), loaded, movement)?;
             let compile_ns = self.compile(&turn.prepared)?;
-            if let Some((stage, out)) = &mut self.explain {
-                explain::describe(&turn.prepared, *stage, &self.device, out)?;
+            if let Some(explaining) = &mut self.explain {
+                let shown = (&blueprint, turn.prepared.as_ref(), &self.engine.variants);
+                explaining.show(shown, stage)?;
             }
             let first = self.metrics.pipelines.len();
             let before = turn.prepared.capacities();
@@ -253,6 +255,7 @@ impl Execution<'_> {
                 prepared
             }
         };
+        trace::record(Track::Compiling, (start, Instant::now()), || "generate kernels".into());
         let time_ns = start.elapsed().as_nanos() as u64;
         self.metrics.split.add(Phase::Generate, time_ns);
         self.metrics.compile_ns += time_ns;

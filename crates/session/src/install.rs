@@ -26,6 +26,7 @@ use crate::corrections::{
 use crate::file_facts::FileFacts;
 use crate::files::{infer_from_whole_rows, read_external_tables};
 use crate::plan_cache::{KeptPlans, Planned, Request};
+use crate::report::AnalyzedExec;
 use crate::times::add_times;
 use crate::whole_writes::{WholeWrites, copy_to_device};
 
@@ -91,6 +92,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     add_times(&mut builder);
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
+    let planner_engine = Arc::clone(&engine);
     rules.insert(0, Arc::new(FileFacts));
     keep_from_physical_rules(rules);
     add_planning(rules, &engine, &runtime);
@@ -104,7 +106,11 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
         .with_analyzer_rule(Arc::new(WindowFilters))
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
         .with_physical_optimizer_rule(Arc::new(WholeWrites))
-        .with_query_planner(Arc::new(KelpiePlanner { inner, kept: KeptPlans::default() }))
+        .with_query_planner(Arc::new(KelpiePlanner {
+            inner,
+            kept: KeptPlans::default(),
+            engine: planner_engine,
+        }))
 }
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
@@ -150,6 +156,7 @@ pub(crate) struct KelpiePlanner {
     /// The session's own; where there is none, DataFusion's.
     inner: Option<Arc<dyn QueryPlanner + Send + Sync>>,
     kept: KeptPlans,
+    engine: Arc<Engine>,
 }
 
 impl KelpiePlanner {
@@ -195,7 +202,8 @@ impl KelpiePlanner {
                 if let LogicalPlan::Analyze(Analyze { verbose: true, .. }) = plan {
                     counting_lanes(&mut state);
                 }
-                self.plan_by_inner(plan, &state).await
+                let planned = self.plan_by_inner(plan, &state).await?;
+                Ok(AnalyzedExec::over(planned, &self.engine))
             }
             None => self.plan_by_inner(plan, session).await,
         }

@@ -7,16 +7,19 @@ mod access;
 mod checked_files;
 mod copies;
 mod corrections;
+mod database;
 mod deadline;
 mod dialect;
 mod file_facts;
 mod files;
+mod in_database;
 mod install;
 mod messages;
 mod names;
 mod needs;
 mod plan_cache;
 mod planning;
+mod report;
 mod running;
 mod session;
 mod syntax;
@@ -27,10 +30,12 @@ mod timing;
 mod whole_writes;
 
 pub use access::{Access, Refused};
+pub use database::Database;
+pub use in_database::OpenedSession;
 pub use install::install;
 pub use kelpie_datafusion::{
-    Fallback, GenericPlanMode, JoinOrderRule, KelpieExec, KelpieOptions, KelpieRule, OPTIONS, SessionOption,
-    options_as_markdown,
+    ANALYZED, Fallback, GenericPlanMode, JoinOrderRule, KelpieExec, KelpieOptions, KelpieRule, OPTIONS,
+    SessionOption, options_as_markdown, units,
 };
 pub use kelpie_engine::algebra;
 pub use kelpie_engine::calibration::Point;
@@ -39,8 +44,10 @@ pub use kelpie_engine::{
     Arrival, CACHE_LIMIT_VARIABLE, Calibrated, Device, DeviceChoice, DeviceKind, Engine, Group, LaneProfile,
     Measured, Phase, QueryOptions, SortSample, Split, TunedSummary,
 };
+pub use kelpie_engine::{progress, trace};
 pub use messages::{message, nearest, with_lines_from};
 pub use needs::{Described, Needs, Parameter};
+pub use report::{Decision, Fact, PipelineFacts, QueryReport};
 pub use running::{PlannedQuery, RunningQuery};
 pub use session::{KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};
 pub use timing::QueryTiming;

@@ -25,6 +25,7 @@ use crate::access::Access;
 use crate::checked_files::check_external;
 use crate::copies::written_as_named;
 use crate::corrections::{self, Which, analyzed, is_for_names, share, unique_names, write_out_columns};
+use crate::database::{Change, Database, Persist, columns_of};
 use crate::dialect::{self, Macros, expand_columns, name_columns};
 use crate::files::check_setting;
 use crate::install::KelpiePlanner;
@@ -49,6 +50,8 @@ pub(crate) struct Planning {
     pub parameters: Option<ParamValues>,
     /// Whether EXECUTE is planned with its values, whatever generic plan there is.
     pub is_custom: bool,
+    /// What keeps what the statement makes.
+    pub database: Option<Arc<Database>>,
 }
 
 /// What a statement becomes: a plan, and what to run it in.
@@ -68,7 +71,11 @@ impl Planning {
         let macros = state.config().get_extension::<Macros>().filter(|_| corrects);
         let changes = || macros.as_ref().map(|macros| macros.changes());
         let before = changes();
-        let statement = timed(Phase::Parse, || parsed(&state, &self.text))?;
+        let (persist, text) = Persist::of(&self.text);
+        if persist == Persist::Database && self.database.is_none() {
+            return plan_err!("PERSIST keeps a setting in a database, and this session is in none");
+        }
+        let statement = timed(Phase::Parse, || parsed(&state, &text))?;
         Access::of(&state).check_statement(&statement)?;
         if let Some(macros) = &macros
             && macros.follow(&statement)?
@@ -81,7 +88,7 @@ impl Planning {
             return Ok((planned, Arc::new(TaskContext::from(&state))));
         }
         let named = timed_future(Phase::Find, Named::of(&state, &statement)).await;
-        let logical = logical_plan(&state, statement, &self.text);
+        let logical = logical_plan(&state, statement, &text);
         let plan = timed_future(Phase::Logical, logical).await?;
         let plan = match &self.parameters {
             Some(values) => with_values(plan, values)?,
@@ -100,6 +107,11 @@ impl Planning {
                 }
                 if let Some(name) = prepared_name(&plan) {
                     self.generic.forget(name);
+                }
+                if let Some(database) = &self.database
+                    && let Some(change) = Change::of(&plan, (database, persist), &state)
+                {
+                    return self.keep(database, change, plan).await;
                 }
                 return self.statement(plan).await;
             }
@@ -122,6 +134,38 @@ impl Planning {
         let state = self.context.state();
         let planned = physical_plan(&state, &plan).await?;
         Ok((planned, Arc::new(TaskContext::from(&state))))
+    }
+
+    /// A statement that changes the database: the session first, so that what it refuses is not kept.
+    async fn keep(&self, database: &Database, change: Change, plan: LogicalPlan) -> Result<Task> {
+        let state = self.context.state();
+        let nothing = LogicalPlanBuilder::empty(false).build()?;
+        match &change {
+            Change::Table(create) => {
+                let is_there = self.context.table_exist(create.name.clone())?;
+                if let Some(name) = database.name_of_new(create, is_there, &state)? {
+                    let schema = columns_of(create)?;
+                    let rows = physical_plan(&state, &create.input).await?;
+                    database.create_table(&name, (rows.plan, schema), &state).await?;
+                }
+            }
+            Change::DropTable(_) => database.carry_out(&change, &self.text)?,
+            Change::View(name) => {
+                self.context.execute_logical_plan(plan).await?;
+                if let Err(error) = database.carry_out(&change, &self.text) {
+                    // A view that does not last is none that was asked for.
+                    self.context.deregister_table(name.as_str())?;
+                    return Err(error);
+                }
+            }
+            Change::DropView(_) | Change::Setting(..) => {
+                self.context.execute_logical_plan(plan).await?;
+                database.carry_out(&change, &self.text)?;
+            }
+        }
+        self.sweep();
+        let state = self.context.state();
+        Ok((physical_plan(&state, &nothing).await?, Arc::new(TaskContext::from(&state))))
     }
 
     /// A prepared statement: by its generic plan, or planned with the values.

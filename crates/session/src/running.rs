@@ -20,6 +20,7 @@ use kelpie_datafusion::{
     CannotRun, FellBack, KelpieExec, KelpieOptions, check_computed_decimals, for_each_compiled,
     uncompiled_reasons,
 };
+use kelpie_engine::trace::OpenSpan;
 use kelpie_engine::{Engine, Phase, Split};
 use parking_lot::Mutex;
 
@@ -46,6 +47,8 @@ pub struct PlannedQuery {
     pub(crate) split: Split,
     pub(crate) deadline: Option<Deadline>,
     pub(crate) again: Option<Planning>,
+    /// Shows a trace how long it was there.
+    pub(crate) _span: OpenSpan,
 }
 
 impl std::fmt::Debug for PlannedQuery {
@@ -80,6 +83,7 @@ impl PlannedQuery {
             taking: Taking::default(),
             deadline,
             again: self.again,
+            _span: self._span,
         })
     }
 }
@@ -104,6 +108,8 @@ pub struct RunningQuery {
     pub(crate) deadline: Option<Deadline>,
     /// Plans it with its values, where it runs by a generic plan and no rows have come.
     pub(crate) again: Option<Planning>,
+    /// Shows a trace how long it was there.
+    pub(crate) _span: OpenSpan,
 }
 
 /// How long whoever takes the rows was busy with them.

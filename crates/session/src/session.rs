@@ -17,12 +17,14 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_datafusion::clock::PlanClock;
 use kelpie_datafusion::recursion_guard::{Depth, Held, MOST_LEVELS, Room, with_room};
 use kelpie_datafusion::{KelpieOptions, KelpieRule, for_each_compiled, on_engine, uncompiled_reasons};
+use kelpie_engine::trace::{self, Track};
 use kelpie_engine::{Engine, ExplainStage, Phase};
 use parking_lot::Mutex;
 
 use crate::access::Access;
 use crate::checked_files::caught;
 use crate::corrections::NumberedCopies;
+use crate::database::Database;
 use crate::deadline::{Deadline, within};
 use crate::dialect;
 use crate::files::{self, Broken, LocalFiles, LocalTables};
@@ -33,6 +35,7 @@ use crate::messages::worded;
 use crate::needs::{Described, Needs};
 use crate::plan_cache::{GenericPlans, KeptStatements, Learning, Planned, Ready};
 use crate::planning::{Planning, logical_plan, parsed};
+use crate::report::QueryReport;
 use crate::running::{PlannedQuery, RunningQuery};
 use crate::timing::QueryTiming;
 
@@ -103,7 +106,9 @@ pub struct KelpieSession {
     statements: Arc<KeptStatements>,
     generic: Arc<GenericPlans>,
     /// Absent where the session has no default schema.
-    files: Option<Arc<LocalTables>>,
+    pub(crate) files: Option<Arc<LocalTables>>,
+    /// What keeps what its statements make.
+    pub(crate) database: Option<Arc<Database>>,
 }
 
 /// What [`KelpieSession::register_data`] found.
@@ -171,7 +176,7 @@ impl KelpieSession {
         context.state_ref().write().register_relation_planner(Arc::new(NumberedCopies))?;
         dialect::add_to(&context)?;
         let (last, statements, generic) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(KelpieSession { context, engine, last, kept, statements, generic, files })
+        Ok(KelpieSession { context, engine, last, kept, statements, generic, files, database: None })
     }
 
     /// From now on queries may name local files: `SELECT … FROM 'file.parquet'`. Sessions of [`KelpieSession::new`] may; in a
@@ -221,6 +226,7 @@ impl KelpieSession {
     /// Plans a statement with values, as [`KelpieSession::start_with`] does, for [`PlannedQuery::start`] to start it. SET and other
     /// statements that are no queries are done when they are planned.
     pub async fn plan(&self, sql: &str, parameters: Option<ParamValues>) -> Result<PlannedQuery> {
+        let span = trace::open(Track::Statements, || sql.to_string());
         let (start, clock) = (Instant::now(), PlanClock::default());
         let deadline = Deadline::new(start, self.timeout());
         let found = match parameters {
@@ -246,6 +252,7 @@ impl KelpieSession {
                     text: sql.to_string(),
                     parameters,
                     is_custom: false,
+                    database: self.database.clone(),
                 };
                 let planned = within(deadline, caught(planning.on_its_stack(&clock))).await;
                 let planned = planned.map_err(|error| self.worded(error, sql))?;
@@ -254,6 +261,7 @@ impl KelpieSession {
             }
         };
         let planning = start.elapsed();
+        trace::record(Track::Planning, (start, start + planning), || "plan".into());
         let left = if planned.is_reused && planned.kept.is_some() { Phase::Find } else { Phase::Physical };
         let split = clock.finish(planning, left);
         let options = KelpieOptions::of(task.session_config().options());
@@ -272,6 +280,7 @@ impl KelpieSession {
             split,
             deadline,
             again,
+            _span: span,
         })
     }
 
@@ -358,7 +367,10 @@ impl KelpieSession {
         if queries.is_empty() {
             let reasons =
                 uncompiled_reasons(&physical, &self.engine, &KelpieOptions::of(state.config_options()));
-            return plan_err!("nothing of this query is compiled:\n  {}", reasons.join("\n  "));
+            return match reasons.as_slice() {
+                [] => plan_err!("nothing of this query is compiled, and nothing of it has to be computed"),
+                reasons => plan_err!("nothing of this query is compiled:\n  {}", reasons.join("\n  ")),
+            };
         }
         let mut text = String::new();
         for query in queries {
@@ -366,6 +378,14 @@ impl KelpieSession {
             text.push_str(&on_engine(&self.engine, move |engine| engine.explain(&query, stage)).await?);
         }
         Ok(text)
+    }
+
+    /// Runs a statement for what it does, and lets its rows go. The devices are measured, where they were not before.
+    pub async fn report(&self, sql: &str) -> Result<QueryReport> {
+        let mut query = self.start(sql).await?;
+        while query.next().await?.is_some() {}
+        let timing = query.finish();
+        on_engine(&self.engine, move |engine| Ok(QueryReport::of(&timing, engine))).await
     }
 
     /// Registers a Parquet, CSV (with header), JSON or Arrow file, a folder of such files, or those that match a pattern, as a

@@ -100,6 +100,34 @@ pub(crate) fn visit_part(part: &mut impl VisitMut, walk: &mut dyn Walk) -> Flow 
     part.visit(&mut Walker(walk))
 }
 
+/// Looks at the expressions of a part, after what is within them; queries within it, with all of theirs, are left out.
+pub(crate) fn visit_own(part: &mut impl VisitMut, see: &mut dyn FnMut(&mut Expr) -> Flow) -> Flow {
+    visit_part(part, &mut Own { see, queries: 0 })
+}
+
+/// See [`visit_own`].
+struct Own<'a> {
+    see: &'a mut dyn FnMut(&mut Expr) -> Flow,
+    /// Queries around what is walked over.
+    queries: usize,
+}
+
+impl Walk for Own<'_> {
+    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> Flow {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        if self.queries == 0 { (self.see)(expr) } else { ControlFlow::Continue(()) }
+    }
+}
+
 /// A name as SQL takes it: in lower case without quotes, else as it stands.
 pub(crate) fn normal(ident: &Ident) -> String {
     match ident.quote_style {

@@ -11,6 +11,7 @@ mod changing_files;
 mod concurrent;
 mod csv;
 mod damaged;
+mod database;
 mod derived;
 mod dialect;
 mod dictionaries;

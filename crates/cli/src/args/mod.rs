@@ -4,12 +4,12 @@ mod input;
 mod server;
 mod workloads;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use kelpie_session::{Engine, KelpieOptions, KelpieSession, OPTIONS, SessionOptions};
+use kelpie_session::{Database, Engine, KelpieOptions, KelpieSession, OPTIONS, SessionOptions};
 
 pub use server::ServeArguments;
 pub use workloads::{BenchArguments, DemoArguments, ExperimentArguments, GenerateArguments};
@@ -71,6 +71,14 @@ pub struct SessionArguments {
     /// pattern. May be repeated.
     #[arg(long, value_name = "DIR|FILE")]
     pub data: Vec<PathBuf>,
+    /// A folder whose tables, views and settings outlast the program: what CREATE TABLE, CREATE VIEW, INSERT, DROP and SET PERSIST make
+    /// is kept there. It is made where there is none.
+    #[arg(long, value_name = "DIR")]
+    pub database: Option<PathBuf>,
+    /// Write when everything happened (planning, compiling, reading, copies, kernels) to a file of trace events, which
+    /// <https://ui.perfetto.dev> and chrome://tracing open.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     #[command(flatten)]
     pub settings: SettingArguments,
 }
@@ -233,6 +241,12 @@ pub struct ExplainArguments {
     /// What to show.
     #[arg(long, value_enum, default_value_t = StageName::Plan)]
     pub stage: StageName,
+    /// Run the query, and show what each pipeline did, what was chosen and why, and what was not compiled and why.
+    #[arg(long, conflicts_with = "stage")]
+    pub analyze: bool,
+    /// As --analyze, with the code of the kernels, as a page for a browser: one file that needs nothing else.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["stage", "analyze"])]
+    pub html: Option<PathBuf>,
     /// The query.
     #[arg(short = 'c', value_name = "SQL", allow_hyphen_values = true)]
     pub sql: String,
@@ -285,23 +299,41 @@ impl SettingArguments {
 
     /// A session with these settings.
     pub fn session(&self) -> anyhow::Result<KelpieSession> {
+        Ok(KelpieSession::new(self.options())?)
+    }
+
+    fn options(&self) -> SessionOptions {
         // What was measured of this machine is for its users; libraries decide everywhere alike.
-        let engine = Some(Arc::new(Engine::calibrated()));
-        Ok(KelpieSession::new(SessionOptions {
-            engine,
+        SessionOptions {
+            engine: Some(Arc::new(Engine::calibrated())),
             settings: self.settings(),
             ..SessionOptions::default()
-        })?)
+        }
     }
 }
 
 impl SessionArguments {
     /// A session with these settings and tables.
     pub async fn open(&self) -> anyhow::Result<KelpieSession> {
-        let session = self.settings.session()?;
+        if let Some(path) = &self.trace {
+            crate::trace::begin(path)?;
+        }
+        let session = match &self.database {
+            Some(folder) => in_database(self.settings.options(), folder).await?,
+            None => self.settings.session()?,
+        };
         register(&session, &self.data).await?;
         Ok(session)
     }
+}
+
+/// A session in a database. What cannot be brought back is a warning.
+async fn in_database(options: SessionOptions, folder: &Path) -> anyhow::Result<KelpieSession> {
+    let opened = KelpieSession::in_database(options, &Database::open(folder)?).await?;
+    for problem in opened.problems {
+        crate::complain(&format!("warning: {problem}"));
+    }
+    Ok(opened.session)
 }
 
 /// Makes tables of paths; gives their names. What cannot be read is a warning.

@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::display::for_people;
 use super::table::escaped;
-use super::{Out, RowWriter};
+use super::{Out, TextWriter};
 
 /// `name = value`, and an empty line between rows.
 pub struct LineWriter<W: Write> {
@@ -49,13 +49,13 @@ impl<W: Write> LineWriter<W> {
     }
 }
 
-impl RowWriter for LineWriter<Out> {
-    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.rows(batch)
+impl TextWriter for LineWriter<Out> {
+    fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
+        LineWriter::rows(self, batch)
     }
 
-    fn finish(mut self: Box<Self>) -> Result<()> {
-        Ok(self.out.flush()?)
+    fn out(&mut self) -> &mut Out {
+        &mut self.out
     }
 }
 

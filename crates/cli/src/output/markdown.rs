@@ -10,7 +10,7 @@ use datafusion::config::FormatOptions;
 
 use super::display::for_people;
 use super::table::escaped;
-use super::{Out, RowWriter};
+use super::{Out, TextWriter};
 
 /// Rows between bars, numbers to the right; a bar in a text is `\|`, and a line feed `<br>`.
 pub struct MarkdownWriter<W: Write> {
@@ -47,13 +47,13 @@ fn write_row(out: &mut impl Write, cells: impl Iterator<Item = Result<String>>) 
     Ok(writeln!(out, "|")?)
 }
 
-impl RowWriter for MarkdownWriter<Out> {
-    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.rows(batch)
+impl TextWriter for MarkdownWriter<Out> {
+    fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
+        MarkdownWriter::rows(self, batch)
     }
 
-    fn finish(mut self: Box<Self>) -> Result<()> {
-        Ok(self.out.flush()?)
+    fn out(&mut self) -> &mut Out {
+        &mut self.out
     }
 }
 

@@ -27,7 +27,7 @@ use flate2::write::GzEncoder;
 
 use crate::args::Format;
 use crate::progress::Progress;
-use file::ResultFile;
+pub use file::ResultFile;
 use fitted::{Fit, FittedWriter};
 use pager::Pager;
 use plan::PlanWriter;
@@ -45,6 +45,25 @@ pub trait RowWriter: Send {
 
     /// Writes what comes after the last row.
     fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// Writes text that has nothing behind the last row.
+trait TextWriter: Send {
+    /// Writes rows.
+    fn rows(&mut self, batch: &RecordBatch) -> Result<()>;
+
+    /// Where they go.
+    fn out(&mut self) -> &mut Out;
+}
+
+impl<W: TextWriter> RowWriter for W {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.rows(batch)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        Ok(self.out().flush()?)
+    }
 }
 
 /// Where the bytes of a result go.

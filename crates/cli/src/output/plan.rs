@@ -10,7 +10,7 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::table::escaped;
-use super::{Out, RowWriter};
+use super::{Out, TextWriter};
 
 /// A line that goes on is so much further in.
 const FURTHER: usize = 4;
@@ -85,13 +85,13 @@ impl<W: Write> PlanWriter<W> {
     }
 }
 
-impl RowWriter for PlanWriter<Out> {
-    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.rows(batch)
+impl TextWriter for PlanWriter<Out> {
+    fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
+        PlanWriter::rows(self, batch)
     }
 
-    fn finish(mut self: Box<Self>) -> Result<()> {
-        Ok(self.out.flush()?)
+    fn out(&mut self) -> &mut Out {
+        &mut self.out
     }
 }
 

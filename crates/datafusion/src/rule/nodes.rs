@@ -11,12 +11,14 @@ use crate::node::{Node, pass_through};
 use crate::report::KelpieReport;
 use crate::translate::translate;
 
+/// The name of the node that shows what the pipelines of an EXPLAIN ANALYZE did, which a session puts around it.
+pub const ANALYZED: &str = "AnalyzedExec";
+
 /// What a node is around that computes nothing itself.
 pub(super) fn wrapped(node: &Node) -> Option<&Node> {
+    let explains = node.is::<AnalyzeExec>() || node.is::<KelpieReport>() || node.name() == ANALYZED;
     match node.children().as_slice() {
-        [input] if node.is::<AnalyzeExec>() || node.is::<DataSinkExec>() || node.is::<KelpieReport>() => {
-            Some(input)
-        }
+        [input] if explains || node.is::<DataSinkExec>() => Some(input),
         _ => None,
     }
 }

@@ -21,6 +21,8 @@ mod query;
 mod staging;
 mod stream;
 
+pub(crate) use self::kernel::options as print_options;
+
 use std::sync::Arc;
 
 use cudarc::driver::result;

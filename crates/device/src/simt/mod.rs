@@ -23,11 +23,18 @@ use crate::{
 const DEVICE: &str = "simt";
 /// Shared memory of a block, in bytes: what every NVIDIA GPU has.
 const SHARED_BYTES: u32 = 48 << 10;
+/// Of a GPU that is not there: what an H100 has, and what [`CudaDevice`](crate::cuda::CudaDevice) makes of it.
+const GPU_MULTIPROCESSORS: u32 = 132;
+const GPU_RESIDENT_BLOCKS: u32 = 8;
+const GPU_BLOCK_THREADS: u32 = 256;
+const GPU_SHARED_BYTES: u32 = 227 << 10;
 
 /// The SIMT interpreter. Launches run one at a time, in the calling thread.
 #[derive(Debug)]
 pub struct SimtDevice {
     target: Target,
+    /// Whether its code, for people, is CUDA C: it stands for a GPU.
+    is_gpu: bool,
     detect_races: bool,
     space: Arc<Space>,
     /// Launches so far: each runs its warps in another order.
@@ -52,7 +59,15 @@ impl SimtDevice {
         let target = Target::simt(lanes, block_threads, SHARED_BYTES, resident_blocks.max(1));
         let target = Target { counts_marks: true, ..target };
         let space = Space::new(DEVICE, default_limit());
-        Arc::new(SimtDevice { target, detect_races, space, launches: AtomicU64::new(0) })
+        Arc::new(SimtDevice { target, is_gpu: false, detect_races, space, launches: AtomicU64::new(0) })
+    }
+
+    /// Stands for an NVIDIA GPU of data centers where there is none: code that is made for it is what such a GPU would get.
+    pub fn in_place_of_gpu() -> Arc<SimtDevice> {
+        let target =
+            Target::simt(32, GPU_BLOCK_THREADS, GPU_SHARED_BYTES, GPU_MULTIPROCESSORS * GPU_RESIDENT_BLOCKS);
+        let space = Space::new(DEVICE, default_limit());
+        Arc::new(SimtDevice { target, is_gpu: true, detect_races: false, space, launches: AtomicU64::new(0) })
     }
 
     fn memory_of<'a>(&self, buffer: &'a Buffer) -> Result<&'a SimtMemory, DeviceError> {
@@ -86,7 +101,10 @@ impl Device for SimtDevice {
     }
 
     fn name(&self) -> String {
-        format!("{DEVICE} ({} lanes)", self.target.lanes)
+        match self.is_gpu {
+            true => format!("an NVIDIA GPU of {GPU_MULTIPROCESSORS} multiprocessors"),
+            false => format!("{DEVICE} ({} lanes)", self.target.lanes),
+        }
     }
 
     fn properties(&self) -> Vec<(String, String)> {
@@ -151,8 +169,16 @@ impl Device for SimtDevice {
         Ok(Arc::new(SimtKernel { program, name: kernel.into(), params, block_threads, compile_ns }))
     }
 
-    fn code(&self, module: &ValidModule, _: BlockShape) -> Result<String, DeviceError> {
-        Ok(kelpie_kir::text::print(module))
+    fn code(&self, module: &ValidModule, shape: BlockShape) -> Result<String, DeviceError> {
+        if !self.is_gpu {
+            return Ok(kelpie_kir::text::print(module));
+        }
+        let printed = kelpie_backend::cuda::print_with(module, &crate::cuda::print_options(shape));
+        printed.map_err(|error| DeviceError::Failed {
+            device: self.name(),
+            operation: "printing a module".into(),
+            message: error.to_string(),
+        })
     }
 
     fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError> {

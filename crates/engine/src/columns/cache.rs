@@ -20,6 +20,7 @@ use crate::error::EngineError;
 use crate::options::Dictionaries;
 use crate::source::{Lease, TableSource};
 use crate::split::{Phase, Split};
+use crate::trace::{self, Track};
 
 /// Tables whose rows were counted that are remembered.
 const COUNTED_TABLES: usize = 64;
@@ -346,6 +347,8 @@ impl ColumnCache {
         });
         let mut plans = plans.collect::<Result<Vec<_>, _>>()?;
         split.add(Phase::Encode, encoding.elapsed().as_nanos() as u64);
+        let table = || source.name();
+        trace::record(Track::Reading, (encoding, Instant::now()), || format!("lay out {}", table()));
         let uploading = Instant::now();
         let mut bytes: u64 = plans.iter().map(store::Planned::bytes).sum();
         let placed: u64 = plans.iter().map(store::Planned::placed_bytes).sum();
@@ -386,6 +389,7 @@ impl ColumnCache {
         }
         store::run_tasks(device.as_ref(), tasks, cancel)?;
         split.add(Phase::Upload, uploading.elapsed().as_nanos() as u64);
+        trace::record(Track::Copies, (uploading, Instant::now()), || format!("columns of {}", table()));
         Ok(resident)
     }
 

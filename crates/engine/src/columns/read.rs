@@ -2,7 +2,7 @@
 //! of the table is already narrow.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::{Buffer, NullBuffer};
@@ -21,8 +21,10 @@ use super::placing::{Place, Placing};
 use super::text::TextPartition;
 use crate::error::EngineError;
 use crate::options::Dictionaries;
+use crate::progress;
 use crate::source::{Expected, TableSource};
 use crate::split::{Phase, Split};
+use crate::trace::{self, Track};
 
 /// How a type is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -289,6 +291,8 @@ struct Reader<'a> {
 
 /// Where the time of a pass goes. Batches come from several threads.
 struct Clock {
+    /// What is read, for a trace.
+    table: String,
     start: Instant,
     /// Until the first batch came, in nanoseconds; 0 while none has.
     first_ns: AtomicU64,
@@ -300,10 +304,17 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(partitions: usize) -> Clock {
+    fn new(source: &dyn TableSource) -> Clock {
         let zero = || AtomicU64::new(0);
-        let done_ns = (0..partitions).map(|_| zero()).collect();
-        Clock { start: Instant::now(), first_ns: zero(), done_ns, decode_ns: zero(), encode_ns: zero() }
+        let done_ns = (0..source.partitions()).map(|_| zero()).collect();
+        let (table, start) = (source.name(), Instant::now());
+        Clock { table, start, first_ns: zero(), done_ns, decode_ns: zero(), encode_ns: zero() }
+    }
+
+    /// Shows a trace what was done between two moments, in nanoseconds since the start.
+    fn show(&self, what: &str, from_ns: u64, to_ns: u64) {
+        let moment = |time_ns| self.start + Duration::from_nanos(time_ns);
+        trace::record(Track::Reading, (moment(from_ns), moment(to_ns)), || format!("{what} {}", self.table));
     }
 
     fn now(&self) -> u64 {
@@ -312,12 +323,17 @@ impl Clock {
 
     /// Notes that a partition's batch, which came at some time, is encoded.
     fn encoded(&self, partition: usize, came_ns: u64) {
-        let _ = self.first_ns.compare_exchange(0, came_ns, Ordering::Relaxed, Ordering::Relaxed);
+        let first = self.first_ns.compare_exchange(0, came_ns, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_ok() {
+            self.show("open", 0, came_ns);
+        }
         let now = self.now();
+        self.show("encode", came_ns, now);
         self.encode_ns.fetch_add(now.saturating_sub(came_ns), Ordering::Relaxed);
         let Some(done) = self.done_ns.get(partition) else { return };
         let before = done.swap(now, Ordering::Relaxed);
         if before > 0 {
+            self.show("decode", before, came_ns);
             self.decode_ns.fetch_add(came_ns.saturating_sub(before), Ordering::Relaxed);
         }
     }
@@ -363,7 +379,7 @@ pub(super) fn read(
         bytes: AtomicU64::new(0),
         limit_bytes,
         rows: AtomicU64::new(0),
-        clock: Clock::new(source.partitions()),
+        clock: Clock::new(source),
         all_rows: rows.unwrap_or_default(),
         glance_after,
         seen,
@@ -372,6 +388,7 @@ pub(super) fn read(
     let consumer = |partition, batch| {
         reader.take(partition, batch).inspect_err(|_| rejected.store(true, Ordering::Relaxed))
     };
+    progress::will_read(rows.unwrap_or_default());
     source.read(columns, &consumer, cancel)?;
     reader.clock.charge(split);
     if cancel.is_cancelled() {
@@ -393,6 +410,10 @@ impl Reader<'_> {
     fn take(&self, partition: usize, batch: RecordBatch) -> Result<(), EngineError> {
         if self.cancel.is_cancelled() {
             return Err(EngineError::Cancelled);
+        }
+        // Of a table whose rows are not known, no share is known either.
+        if self.all_rows > 0 {
+            progress::has_read(batch.num_rows() as u64);
         }
         let error = |message: String| source_error(self.source, message);
         let Some(parts) = self.partitions.get(partition) else {

@@ -15,6 +15,7 @@ use super::store::StateStore;
 use crate::error::EngineError;
 use crate::launch::submit;
 use crate::metrics::{LaneProfile, PipelineMetrics};
+use crate::trace;
 
 /// A part of a column: scan, column, part.
 pub(super) type PartName = (usize, usize, ColumnPart);
@@ -51,7 +52,8 @@ impl<'a> Launcher<'a> {
     ) -> Result<u32, EngineError> {
         let arguments = self.arguments(&declared.arguments, rows, store)?;
         let (blocks, cancel) = (grid(declared, rows.end - rows.start)?, self.setting.cancel);
-        let report = submit(self.setting.stream, kernel, blocks, &arguments, cancel)?;
+        let launch = || submit(self.setting.stream, kernel, blocks, &arguments, cancel);
+        let report = trace::for_purpose(&metrics.name, launch)?;
         metrics.run_ns += report.time_ns;
         metrics.launches += 1;
         if !report.accessed.is_empty() {

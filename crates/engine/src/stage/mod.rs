@@ -57,6 +57,8 @@ mod strides;
 mod traffic;
 mod trial;
 
+use std::sync::Arc;
+
 use kelpie_compile::plan::Plan;
 
 pub use self::ahead::Ahead;
@@ -73,6 +75,8 @@ pub use self::trial::{Course, Trial, pretended_ns};
 use crate::delivery::RowReceiver;
 use crate::error::EngineError;
 use crate::metrics::{PipelineMetrics, QueryMetrics};
+use crate::progress;
+use crate::trace::{self, Track};
 
 /// How a stage ended.
 #[derive(Debug)]
@@ -136,9 +140,13 @@ fn finish(
 ) -> Result<Outcome, EngineError> {
     let prepared = run.prepared;
     let mut reports = Vec::new();
+    progress::will_run(prepared.program.pipelines.len());
     for group in prepared.program.pipelines.chunk_by(|a, b| a.group == b.group) {
         match run.group(reports.len(), group, out)? {
-            Group::Done(of_group) => reports.extend(of_group),
+            Group::Done(of_group) => {
+                progress::has_run(of_group.len());
+                reports.extend(of_group);
+            }
             Group::NotUnique(join) => {
                 account(run, reports, metrics);
                 return Ok(Outcome::NotUnique(join));
@@ -152,7 +160,7 @@ fn finish(
     }
     // The first copy of the result waits for what is deferred.
     let waited_ns = run.store.page.waited_ns();
-    let mut reading = run.finish(out)?;
+    let mut reading = trace::spanned(Track::Host, || "result to rows".into(), || run.finish(out))?;
     let waited_ns = run.store.page.waited_ns() - waited_ns;
     reading.time_ns = reading.time_ns.saturating_sub(waited_ns);
     run.settle()?;
@@ -198,6 +206,9 @@ fn learn(run: &Run<'_>, reports: &[PipelineMetrics]) -> Result<(), EngineError> 
 /// Adds what the pipelines did.
 fn account(run: &Run<'_>, mut reports: Vec<PipelineMetrics>, metrics: &mut QueryMetrics) {
     metrics.deferred += run.share_times(&mut reports);
+    for (report, inputs) in reports.iter_mut().zip(&run.prepared.inputs) {
+        report.inputs = Arc::clone(inputs);
+    }
     metrics.kernel_ns += reports.iter().map(|report| report.run_ns).sum::<u64>();
     metrics.pipelines.extend(reports);
 }

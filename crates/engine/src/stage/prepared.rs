@@ -1,10 +1,11 @@
 //! A program with its kernels on one device, ready to run any number of times.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use kelpie_compile::pipeline::Program;
+use kelpie_compile::context::Argument;
+use kelpie_compile::pipeline::{CompiledPipeline, Program};
 use kelpie_device::Device;
 use parking_lot::Mutex;
 
@@ -28,6 +29,8 @@ pub struct Prepared {
     pub genome: Arc<Genome>,
     /// Of each pipeline, those of each of its variants.
     pub kernels: Vec<Vec<Arc<PipelineKernels>>>,
+    /// Of each pipeline those that fill the states that it reads, each by how many places before it it is.
+    pub(super) inputs: Vec<Arc<[usize]>>,
     /// Rows of a sort up to which the host computes the order.
     pub(super) host_order_rows: u64,
     /// Capacities that fit what the program held when it last ran: it starts with them the next time.
@@ -111,6 +114,7 @@ pub fn prepare(
     Ok(Prepared {
         device: Arc::downgrade(device),
         layout: Layout::of(&program),
+        inputs: inputs(&program),
         genome: Arc::new(program.genome.clone()),
         constants: Constants::default(),
         primitives: Arc::default(),
@@ -123,4 +127,40 @@ pub fn prepare(
         alike,
         block_rows: Mutex::new(None),
     })
+}
+
+/// Of each pipeline of a program those before it that fill what it reads, by how many places before it they are. A state that nobody
+/// clears or lets grow is filled by the first pipeline that has it.
+fn inputs(program: &Program) -> Vec<Arc<[usize]>> {
+    let states_of = |pipeline: &CompiledPipeline| -> BTreeSet<usize> {
+        let arguments = pipeline.variant.all_arguments();
+        let states = arguments.filter_map(|argument| match argument {
+            Argument::State(state) => Some(*state),
+            _ => None,
+        });
+        states.collect()
+    };
+    let has: Vec<BTreeSet<usize>> = program.pipelines.iter().map(states_of).collect();
+    let begins = |pipeline: &CompiledPipeline, state: usize| {
+        let (class, variant) = (program.states[state].class, &pipeline.variant);
+        variant.cleared().any(|cleared| cleared == state) || variant.grows().any(|grown| grown == class)
+    };
+    // What one pipeline of a group clears, all of them fill.
+    let owns = |place: usize, state: usize| {
+        let group = program.pipelines[place].group;
+        let mut of_group = program.pipelines.iter().filter(|pipeline| pipeline.group == group);
+        has[place].contains(&state) && of_group.any(|pipeline| begins(pipeline, state))
+    };
+    let is_owned = |state: usize| (0..has.len()).any(|place| owns(place, state));
+    let is_first = |place: usize, state: usize| !has[..place].iter().any(|states| states.contains(&state));
+    let fills = |place: usize, state: usize| match is_owned(state) {
+        true => owns(place, state),
+        false => has[place].contains(&state) && is_first(place, state),
+    };
+    let of = |place: usize| -> Arc<[usize]> {
+        let read = || has[place].iter().filter(|state| !owns(place, **state));
+        let filled_by = |earlier: &usize| read().any(|state| fills(*earlier, *state));
+        (0..place).rev().filter(filled_by).map(|earlier| place - earlier).collect()
+    };
+    (0..has.len()).map(of).collect()
 }

@@ -11,11 +11,12 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Join, JoinConstraint, OrderBy, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, WildcardAdditionalOptions, With,
+    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, VisitMut,
+    WildcardAdditionalOptions, With,
 };
 
 use crate::names::constraint;
-use crate::syntax::{Flow, Walk, normal, quoted, visit, visit_part};
+use crate::syntax::{Flow, Walk, normal, quoted, visit, visit_own};
 pub(crate) use scope::with_needed;
 use scope::{Relation, Scope};
 
@@ -201,30 +202,36 @@ fn write_wildcards(select: &mut Select, relations: &[Relation]) {
 
 /// Writes the merged columns out in all of a SELECT.
 fn change(select: &mut Select, order: Option<&mut OrderBy>, scope: &Scope) {
-    let mut columns = Columns { scope, queries: 0 };
     if let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = order {
         let is_own = |expr: &Expr| match expr {
             Expr::Identifier(name) => select.projection.iter().any(|item| names(item, &normal(name))),
             _ => false,
         };
         for key in keys.iter_mut().filter(|key| !is_own(&key.expr)) {
-            let _ = visit_part(&mut key.expr, &mut columns);
+            write_merged(&mut key.expr, scope);
         }
     }
-    select.projection =
-        std::mem::take(&mut select.projection).into_iter().flat_map(|item| columns.item(item)).collect();
-    let _ = visit_part(&mut select.selection, &mut columns);
+    let items = std::mem::take(&mut select.projection).into_iter();
+    select.projection = items.flat_map(|item| with_merged(item, scope)).collect();
+    write_merged(&mut select.selection, scope);
     if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
-        let _ = visit_part(keys, &mut columns);
+        write_merged(keys, scope);
     }
-    let _ = visit_part(&mut select.having, &mut columns);
-    let _ = visit_part(&mut select.qualify, &mut columns);
-    let _ = visit_part(&mut select.distinct, &mut columns);
+    write_merged(&mut select.having, scope);
+    write_merged(&mut select.qualify, scope);
+    write_merged(&mut select.distinct, scope);
 }
 
-/// Writes the merged columns out in an expression.
-fn write_merged(expr: &mut Expr, scope: &Scope) {
-    let _ = visit_part(expr, &mut Columns { scope, queries: 0 });
+/// Writes merged columns in the place of their names. In a query within it a name is first one of its own.
+fn write_merged(part: &mut impl VisitMut, scope: &Scope) {
+    let _ = visit_own(part, &mut |expr| {
+        if let Expr::Identifier(name) = expr
+            && let Some(merged) = scope.merged(name)
+        {
+            *expr = merged.clone();
+        }
+        ControlFlow::Continue(())
+    });
 }
 
 /// Whether an item of a SELECT is called so.
@@ -237,54 +244,24 @@ fn names(item: &SelectItem, name: &str) -> bool {
     }
 }
 
-/// Writes merged columns in the place of their names.
-struct Columns<'a> {
-    scope: &'a Scope,
-    /// Queries around the expression, within the SELECT: a name there is first one of their own.
-    queries: usize,
-}
-
-impl Columns<'_> {
-    fn item(&mut self, item: SelectItem) -> Vec<SelectItem> {
-        match item {
-            SelectItem::Wildcard(options) => self.scope.all(&options),
-            SelectItem::UnnamedExpr(mut expr) => {
-                let before = expr.clone();
-                let _ = visit_part(&mut expr, self);
-                let alias = match &before {
-                    _ if expr == before => return vec![SelectItem::UnnamedExpr(expr)],
-                    Expr::Identifier(name) => quoted(normal(name)),
-                    other => quoted(other.to_string()),
-                };
-                vec![SelectItem::ExprWithAlias { expr, alias }]
-            }
-            SelectItem::ExprWithAlias { mut expr, alias } => {
-                let _ = visit_part(&mut expr, self);
-                vec![SelectItem::ExprWithAlias { expr, alias }]
-            }
-            item => vec![item],
+/// An item of a SELECT with its merged columns written out, under the names that it had.
+fn with_merged(item: SelectItem, scope: &Scope) -> Vec<SelectItem> {
+    match item {
+        SelectItem::Wildcard(options) => scope.all(&options),
+        SelectItem::UnnamedExpr(mut expr) => {
+            let before = expr.clone();
+            write_merged(&mut expr, scope);
+            let alias = match &before {
+                _ if expr == before => return vec![SelectItem::UnnamedExpr(expr)],
+                Expr::Identifier(name) => quoted(normal(name)),
+                other => quoted(other.to_string()),
+            };
+            vec![SelectItem::ExprWithAlias { expr, alias }]
         }
-    }
-}
-
-impl Walk for Columns<'_> {
-    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> Flow {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Expr::Identifier(name) = expr
-            && self.queries == 0
-            && let Some(merged) = self.scope.merged(name)
-        {
-            *expr = merged.clone();
+        SelectItem::ExprWithAlias { mut expr, alias } => {
+            write_merged(&mut expr, scope);
+            vec![SelectItem::ExprWithAlias { expr, alias }]
         }
-        ControlFlow::Continue(())
+        item => vec![item],
     }
 }

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, NamedWindowExpr, OrderByKind, Query, Select, SetExpr, WindowSpec, WindowType,
 };
 
-use crate::syntax::{Flow, Walk, normal, visit, visit_part};
+use crate::syntax::{Flow, Walk, normal, visit, visit_own};
 
 /// Writes out the windows of a statement; one that is not there or refers to itself is an error.
 pub(super) fn resolve(statement: &mut Statement) -> Result<()> {
@@ -31,14 +31,13 @@ impl Walk for Windows {
         };
         let OrderByKind::Expressions(keys) = &mut order.kind else { return ControlFlow::Continue(()) };
         let windows = Defined::of(select);
-        keys.iter_mut()
-            .try_for_each(|key| visit_part(&mut key.expr, &mut Uses { windows: &windows, queries: 0 }))
+        keys.iter_mut().try_for_each(|key| visit_own(&mut key.expr, &mut |expr| windows.write_out(expr)))
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         let windows = Defined::of(select);
         select.named_window.clear();
-        visit_part(select, &mut Uses { windows: &windows, queries: 0 })
+        visit_own(select, &mut |expr| windows.write_out(expr))
     }
 }
 
@@ -79,45 +78,23 @@ impl Defined {
         let window_frame = spec.window_frame.clone();
         Ok(WindowSpec { window_name: None, partition_by: base.partition_by, order_by, window_frame })
     }
-}
 
-/// The uses of windows in one SELECT; those in queries within it are of other windows.
-struct Uses<'a> {
-    windows: &'a Defined,
-    queries: usize,
-}
-
-impl Uses<'_> {
-    fn whole(&self, over: &WindowType) -> Result<Option<WindowSpec>> {
+    /// What a use of a window says in all; nothing where it says that itself.
+    fn used(&self, over: &WindowType) -> Result<Option<WindowSpec>> {
         // No chain of windows is longer than there are windows.
-        let left = self.windows.0.len() + 1;
+        let left = self.0.len() + 1;
         match over {
-            WindowType::NamedWindow(name) => self.windows.spec(name, left).map(Some),
-            WindowType::WindowSpec(spec) if spec.window_name.is_some() => {
-                self.windows.whole(spec, left).map(Some)
-            }
+            WindowType::NamedWindow(name) => self.spec(name, left).map(Some),
+            WindowType::WindowSpec(spec) if spec.window_name.is_some() => self.whole(spec, left).map(Some),
             WindowType::WindowSpec(_) => Ok(None),
         }
     }
-}
 
-impl Walk for Uses<'_> {
-    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> Flow {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+    /// Writes out the window of a call; those in queries within the SELECT are of other windows.
+    fn write_out(&self, expr: &mut Expr) -> Flow {
         let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
-        let Some(over) = call.over.as_mut().filter(|_| self.queries == 0) else {
-            return ControlFlow::Continue(());
-        };
-        match self.whole(over) {
+        let Some(over) = &mut call.over else { return ControlFlow::Continue(()) };
+        match self.used(over) {
             Ok(Some(spec)) => *over = WindowType::WindowSpec(spec),
             Ok(None) => {}
             Err(error) => return ControlFlow::Break(Some(error)),

@@ -16,7 +16,7 @@ use super::functions::text;
 use super::macros::name_of;
 use super::words::has;
 use crate::corrections::{Which, with_needed, write_out_columns};
-use crate::syntax::{Flow, Walk, normal, plain_query, quoted, select_all, visit, visit_part};
+use crate::syntax::{Flow, Walk, normal, plain_query, quoted, select_all, visit, visit_own};
 
 const NAME: &str = "columns";
 
@@ -103,44 +103,26 @@ fn expr_of(item: &mut SelectItem) -> Option<&mut Expr> {
 
 /// The first such call in an expression, that of a query within it left out.
 fn pattern_of(expr: &mut Expr) -> Option<Function> {
-    let mut calls = Calls { queries: 0, found: None, column: None };
-    let _ = visit_part(expr, &mut calls);
-    calls.found
-}
-
-/// Such calls in an expression: finds one, or puts a column in the place of each.
-struct Calls<'a> {
-    queries: usize,
-    found: Option<Function>,
-    column: Option<&'a Expr>,
-}
-
-impl Walk for Calls<'_> {
-    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> Flow {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Expr::Function(call) = expr
-            && self.queries == 0
-            && name_of(call).as_deref() == Some(NAME)
-        {
-            match (self.column, &self.found) {
-                (Some(column), _) => *expr = column.clone(),
-                (None, Some(found)) if found != call => {
-                    let error = DataFusionError::Plan(format!("{found} and {call} in one expression"));
-                    return ControlFlow::Break(Some(error));
-                }
-                (None, _) => self.found = Some(call.clone()),
+    let mut found = None;
+    let _ = visit_own(expr, &mut |expr| {
+        let Some(call) = call_of(expr) else { return ControlFlow::Continue(()) };
+        match &found {
+            Some(found) if found != call => {
+                let error = DataFusionError::Plan(format!("{found} and {call} in one expression"));
+                return ControlFlow::Break(Some(error));
             }
+            _ => found = Some(call.clone()),
         }
         ControlFlow::Continue(())
+    });
+    found
+}
+
+/// Such a call, where an expression is one.
+fn call_of(expr: &Expr) -> Option<&Function> {
+    match expr {
+        Expr::Function(call) if name_of(call).as_deref() == Some(NAME) => Some(call),
+        _ => None,
     }
 }
 
@@ -192,8 +174,12 @@ impl Expand {
         let meant = meant(pattern)?;
         for known in self.columns.iter().filter(|known| meant.has(&known.name)) {
             let Some(mut expr) = expr_of(item).map(|expr| expr.clone()) else { continue };
-            let mut calls = Calls { queries: 0, found: None, column: Some(&known.expr) };
-            let _ = visit_part(&mut expr, &mut calls);
+            let _ = visit_own(&mut expr, &mut |expr| {
+                if call_of(expr).is_some() {
+                    *expr = known.expr.clone();
+                }
+                ControlFlow::Continue(())
+            });
             each.push((known.name.clone(), expr));
         }
         match each.is_empty() {

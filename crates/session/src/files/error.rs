@@ -5,7 +5,7 @@ use std::path::Path;
 use datafusion::error::DataFusionError;
 
 /// An error that names its file.
-pub(super) fn at(path: &Path, error: impl std::fmt::Display) -> DataFusionError {
+pub(crate) fn at(path: &Path, error: impl std::fmt::Display) -> DataFusionError {
     DataFusionError::Execution(format!("{}: {error}", path.display()))
 }
 

@@ -24,7 +24,7 @@ impl LocalTable {
         rows: Arc<dyn ExecutionPlan>,
         mode: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if mode != InsertOp::Append {
+        if mode != InsertOp::Append && !matches!(self.source, Source::Kept(_)) {
             return not_impl_err!("{mode} of a table of files: only INSERT INTO");
         }
         let folder = match &self.source {
@@ -32,6 +32,10 @@ impl LocalTable {
             Source::File(path) => return plan_err!("{}", alternatives(path, "one file")),
             Source::Pattern(pattern) => {
                 return plan_err!("{}", alternatives(Path::new(pattern), "a pattern"));
+            }
+            Source::Kept(table) => {
+                self.schema().logically_equivalent_names_and_types(&rows.schema())?;
+                return crate::database::insert(table, self.schema(), rows, mode);
             }
             Source::Chosen(chosen) => {
                 return plan_err!("{}", alternatives(chosen.path(), "a call of a function"));

@@ -4,7 +4,7 @@ mod by_name;
 mod call;
 mod chosen;
 mod dialect;
-mod error;
+pub(crate) mod error;
 mod external;
 mod external_table;
 mod footers;
@@ -185,7 +185,7 @@ pub(crate) fn tables_of(path: &Path) -> Result<Found> {
             paths
         }
         Source::File(_) if Format::of(path).is_none() => return Err(not_read(path)),
-        Source::File(_) | Source::Chosen(_) => vec![path.to_path_buf()],
+        Source::File(_) | Source::Chosen(_) | Source::Kept(_) => vec![path.to_path_buf()],
         Source::Pattern(pattern) => matches(&pattern)?,
     };
     let mut found = Found::default();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{exec_err, plan_err};
@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 use super::error::{at, plain};
 use super::source::Source;
 use super::{LocalEntry, SessionSlot, TableFuture};
+use crate::database::{Database, KeptTable};
 
 /// A schema whose tables of files are looked at whenever a query names them. A name that no table has stands for the only one
 /// that differs from it in case.
@@ -22,6 +23,9 @@ use super::{LocalEntry, SessionSlot, TableFuture};
 pub(crate) struct LocalTables {
     pub session: SessionSlot,
     files: RwLock<BTreeMap<String, Arc<Named>>>,
+    /// Whose tables it has too, and at which of its changes they were looked at.
+    database: OnceLock<Arc<Database>>,
+    seen: AtomicU64,
     others: Arc<dyn SchemaProvider>,
 }
 
@@ -51,10 +55,51 @@ enum What {
     Problem(String),
 }
 
+impl Named {
+    /// Whether it is a table of a database.
+    fn is_kept(&self) -> bool {
+        matches!(&self.what, What::Files(entry) if matches!(entry.source, Source::Kept(_)))
+    }
+}
+
 impl LocalTables {
     /// A schema with the tables of another one, and no files yet.
     pub fn over(others: Arc<dyn SchemaProvider>) -> LocalTables {
-        LocalTables { session: SessionSlot::default(), files: RwLock::default(), others }
+        LocalTables {
+            session: SessionSlot::default(),
+            files: RwLock::default(),
+            database: OnceLock::new(),
+            seen: AtomicU64::new(0),
+            others,
+        }
+    }
+
+    /// From now on it has the tables of a database too, as they are whenever they are asked for.
+    pub fn take_from(&self, database: &Arc<Database>) {
+        // Set once: a session is in one database.
+        let _ = self.database.set(Arc::clone(database));
+        self.follow();
+    }
+
+    /// Sees which tables the database has now. Names that other tables have stay theirs.
+    fn follow(&self) {
+        let Some(database) = self.database.get() else { return };
+        let changes = database.changes();
+        if self.seen.load(Ordering::Acquire) == changes {
+            return;
+        }
+        let names = database.tables();
+        let mut files = self.files.write();
+        files.retain(|name, named| !named.is_kept() || names.contains(name));
+        for name in names {
+            if !files.contains_key(&name) && !self.others.table_exist(&name) {
+                let table = KeptTable { database: Arc::clone(database), name: name.clone() };
+                let what = What::Files(LocalEntry::new(Source::Kept(table), Arc::default()));
+                files.insert(name, Arc::new(Named { what, usable: AtomicBool::new(true) }));
+            }
+        }
+        drop(files);
+        self.seen.store(changes, Ordering::Release);
     }
 
     /// Adds the table of a path.
@@ -101,6 +146,7 @@ impl LocalTables {
 
     /// The name that is meant: this one, or the only one that differs in case.
     fn meant(&self, name: &str) -> Result<Option<String>> {
+        self.follow();
         let files = self.files.read();
         if files.contains_key(name) || self.others.table_exist(name) {
             return Ok(Some(name.to_string()));
@@ -149,6 +195,7 @@ impl SchemaProvider for LocalTables {
     }
 
     fn table_names(&self) -> Vec<String> {
+        self.follow();
         let files = self.files.read();
         let usable = files.iter().filter(|(_, named)| named.usable.load(Ordering::Relaxed));
         usable.map(|(name, _)| name.clone()).chain(self.others.table_names()).collect()

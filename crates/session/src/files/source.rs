@@ -16,6 +16,7 @@ use kelpie_datafusion::file_version;
 use super::chosen::Chosen;
 use super::error::at;
 use super::format::{Format, KNOWN, Kind, not_read};
+use crate::database::KeptTable;
 
 /// Why what is neither a file nor a folder is no data.
 pub(super) const NO_FILE: &str =
@@ -32,6 +33,8 @@ pub(super) enum Source {
     Pattern(String),
     /// The files that a call of a function names.
     Chosen(Box<Chosen>),
+    /// Those that a database has of a table, in the order in which their rows were added.
+    Kept(KeptTable),
 }
 
 /// A data file as it is now: another size or time, and it is another file.
@@ -85,6 +88,11 @@ impl Source {
         let mut files = Vec::new();
         match self {
             Source::Chosen(chosen) => return chosen.files(),
+            Source::Kept(table) => {
+                for path in table.database.files_of(&table.name)? {
+                    files.extend(data_file(&path)?);
+                }
+            }
             Source::File(path) => files.push(data_file(path)?.ok_or_else(|| not_read(path))?),
             Source::Folder(path) => collect(path, &mut HashSet::from([path.clone()]), &mut files)?,
             Source::Pattern(pattern) => {
@@ -126,6 +134,7 @@ impl Source {
             Source::File(path) | Source::Folder(path) => path,
             Source::Pattern(pattern) => Path::new(pattern),
             Source::Chosen(chosen) => chosen.path(),
+            Source::Kept(table) => table.database.folder(),
         }
     }
 
@@ -137,7 +146,7 @@ impl Source {
     /// The folder below which names of folders are columns: of a pattern, the one before its first part that is open.
     fn base(&self) -> Option<PathBuf> {
         match self {
-            Source::File(_) | Source::Chosen(_) => None,
+            Source::File(_) | Source::Chosen(_) | Source::Kept(_) => None,
             Source::Folder(folder) => Some(folder.clone()),
             Source::Pattern(pattern) => {
                 let parts = Path::new(pattern).components();

@@ -50,6 +50,9 @@ pub use kelpie_datafusion::{Translated, translate};
 
 use crate::{KelpieExec, KelpieSession, SessionOptions};
 
+/// The variable that names the step of a change of a database at which a process ends, as in a crash.
+pub const STOP_VARIABLE: &str = "KELPIE_STOP_DATABASE_AT";
+
 /// Queries that share the random tables of a seed.
 const QUERIES_A_SEED: usize = 25;
 
