@@ -177,12 +177,14 @@ impl Chart {
         let high = 8.0 + LEGEND_LINE * lines.len() as f64;
         let corners = [(RIGHT - wide - 6.0, TOP + 4.0), (LEFT + 8.0, TOP + 4.0)];
         let corners = corners.into_iter().chain(corners.map(|(left, _)| (left, BOTTOM - high - 6.0)));
+        let place = |(px, py): (f64, f64)| (x.place(px), y.place(py.min(y.to)));
+        let of_line =
+            |(line, _): &(&Line, Ink)| along(&line.points.iter().copied().map(place).collect::<Vec<_>>());
+        let places: Vec<_> = lines.iter().flat_map(of_line).collect();
         let hidden = |(left, top): &(f64, f64)| {
-            let points = lines.iter().flat_map(|(line, _)| &line.points);
-            let places = points.map(|(px, py)| (x.place(*px), y.place(py.min(y.to))));
-            places
-                .filter(|(px, py)| (*left..left + wide).contains(px) && (*top..top + high).contains(py))
-                .count()
+            let is_hidden =
+                |(px, py): &&(f64, f64)| (*left..left + wide).contains(px) && (*top..top + high).contains(py);
+            places.iter().filter(is_hidden).count()
         };
         let (left, top) = corners.min_by_key(hidden).unwrap_or((LEFT, TOP));
         let _ = writeln!(
