@@ -2,9 +2,9 @@
 //!
 //! Blocks are not interrupted, and a worker's block lasts as long as its launch. So a launch that takes minutes would keep all others from
 //! the workers: where others wait, one that has gone on for a while counts no more ([`LONG`]), and others start beside it, on threads of
-//! their own, among which the system shares the cores. Those that wait start in the order of the time that their queries have had
-//! (least attained service first, as in multilevel feedback queues), so that short queries pass long ones; but whoever has waited for
-//! long enough ([`PATIENCE`]) is next.
+//! their own, among which the system shares the cores. Those that wait start in the order of their arrival and of the time that their
+//! queries have had: a launch lets those pass that come later by less than that, so that short queries pass long ones, and a long one
+//! waits no longer than in proportion to what it has had, nor longer than [`PATIENCE`].
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_millis(50);
 const SHORT: Duration = Duration::from_millis(100);
 /// So many sets of workers may be busy with long launches before only short queries start beside them.
 const LONG_SETS: u32 = 4;
-/// After this time a launch is next, whatever its query has had.
+/// A launch lets nobody pass who comes later by more than this, whatever its query has had.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A block that is to start.
@@ -43,7 +43,8 @@ struct Waiting<J> {
     blocks: u32,
     /// The next one.
     next: u32,
-    since: Instant,
+    /// Whoever comes before this passes.
+    turn: Instant,
     /// Time of workers that its query has had.
     had: Duration,
 }
@@ -63,7 +64,8 @@ impl<J: Clone> Schedule<J> {
     /// Adds a launch of a query that has `had` so much time of workers; its number.
     pub(super) fn add(&mut self, job: J, blocks: u32, had: Duration, now: Instant) -> u64 {
         self.numbers += 1;
-        self.waiting.push(Waiting { number: self.numbers, job, blocks, next: 0, since: now, had });
+        let turn = now + (had / self.workers.max(1)).min(PATIENCE);
+        self.waiting.push(Waiting { number: self.numbers, job, blocks, next: 0, turn, had });
         self.numbers
     }
 
@@ -82,11 +84,8 @@ impl<J: Clone> Schedule<J> {
         let most = SHORT.saturating_mul(self.workers);
         let candidates = self.waiting.iter().enumerate();
         let candidates = candidates.filter(|(_, waiting)| !only_short || waiting.had < most);
-        let first = candidates.min_by_key(|(_, waiting)| {
-            let is_late = now.saturating_duration_since(waiting.since) >= PATIENCE;
-            (!is_late, if is_late { Duration::ZERO } else { waiting.had })
-        })?;
-        Some(self.start(first.0, now))
+        let (first, _) = candidates.min_by_key(|(_, waiting)| waiting.turn)?;
+        Some(self.start(first, now))
     }
 
     fn start(&mut self, index: usize, now: Instant) -> Start<J> {
@@ -145,17 +144,26 @@ mod tests {
     }
 
     #[test]
-    fn who_has_had_least_is_next_unless_somebody_has_waited_for_long() {
-        let (mut schedule, now) = (Schedule::new(1), Instant::now());
-        let running = schedule.add("a", 1, NONE, now);
-        assert_eq!(starts(&mut schedule, now), ["a"]);
-        schedule.add("much", 1, Duration::from_secs(9), now);
-        schedule.add("little", 1, Duration::from_millis(9), now);
+    fn a_launch_lets_those_pass_that_come_later_by_less_than_its_query_has_had() {
+        let (mut schedule, now) = (Schedule::new(2), Instant::now());
+        let running = schedule.add("a", 2, NONE, now);
+        assert_eq!(starts(&mut schedule, now), ["a", "a"]);
+        // Of two workers, so half of it has passed.
+        schedule.add("much", 1, Duration::from_millis(200), now);
+        schedule.add("soon", 1, NONE, now + Duration::from_millis(99));
+        schedule.add("late", 1, NONE, now + Duration::from_millis(101));
         schedule.ended(running);
-        assert_eq!(schedule.next(now).map(|start| start.job), Some("little"));
-        let later = now + PATIENCE;
-        schedule.add("little", 1, NONE, later);
-        assert_eq!(starts(&mut schedule, later), ["much"]);
+        schedule.ended(running);
+        let later = now + Duration::from_millis(110);
+        assert_eq!(starts(&mut schedule, later), ["soon", "much"]);
+        schedule.add("endless", 1, Duration::from_secs(100), later);
+        schedule.add("new", 1, NONE, later + PATIENCE + Duration::from_millis(1));
+        assert_eq!(schedule.waiting.iter().min_by_key(|waiting| waiting.turn).map(|w| w.job), Some("late"));
+        schedule.waiting.retain(|waiting| waiting.job != "late");
+        assert_eq!(
+            schedule.waiting.iter().min_by_key(|waiting| waiting.turn).map(|w| w.job),
+            Some("endless")
+        );
     }
 
     #[test]
