@@ -125,7 +125,7 @@ fn a_source_that_fails_leaves_nothing_behind() {
         } else {
             // The second partition's batch does not match the schema.
             let wrong = RecordBatch::try_from_iter([
-                ("column_0", Arc::new(Int32Array::from(vec![1])) as ArrayRef),
+                ("column_0", Arc::new(Float64Array::from(vec![1.0])) as ArrayRef),
                 ("column_1", Arc::new(Int64Array::from(vec![1])) as ArrayRef),
             ]);
             broken.partitions[1] = vec![wrong.unwrap()];
