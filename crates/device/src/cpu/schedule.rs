@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 const LONG: Duration = Duration::from_millis(50);
 /// Time of all workers, by which a query counts as a short one.
 const SHORT: Duration = Duration::from_millis(100);
-/// So many sets of workers may be busy with long launches before only short queries start beside them.
-const LONG_SETS: u32 = 4;
+/// So many sets of workers may be busy with long launches before only short queries start beside them, and one more before nobody does.
+const LONG_SETS: u32 = 2;
 /// A launch lets nobody pass who comes later by more than this, whatever its query has had.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -78,6 +78,9 @@ impl<J: Clone> Schedule<J> {
         let long: u32 = self.running.iter().filter(is_long).map(|running| running.blocks).sum();
         let all: u32 = self.running.iter().map(|running| running.blocks).sum();
         if all - long >= self.workers {
+            return None;
+        }
+        if long >= self.workers.saturating_mul(LONG_SETS + 1) {
             return None;
         }
         let only_short = long >= self.workers.saturating_mul(LONG_SETS);

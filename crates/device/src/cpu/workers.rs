@@ -16,8 +16,9 @@ use crate::{CancelToken, DeviceError};
 
 /// How often a waiting launcher looks at its cancel token, and whether others go on for so long that it may start beside them.
 const POLL: Duration = Duration::from_millis(3);
-/// Threads for each worker, at most: launches that go on for long have theirs beside those that follow each other.
-const THREADS_A_WORKER: usize = 16;
+/// Threads beside those of the workers, at most: for each worker, and in all. Launches that go on for long keep their threads while others
+/// follow each other on these.
+const MORE_THREADS: (usize, usize) = (3, 64);
 /// After this time without work a thread lets go of its memory.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -183,7 +184,8 @@ impl Shared {
     }
 
     fn most_threads(&self) -> usize {
-        self.workers as usize * THREADS_A_WORKER
+        let workers = self.workers as usize;
+        workers + (workers * MORE_THREADS.0).min(MORE_THREADS.1)
     }
 
     /// Starts a thread, which counts as one with nothing to do from now on.
