@@ -23,8 +23,7 @@ pub mod testing;
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use arguments::{check_arguments, kernel_params};
 pub use launch::{Accessed, KernelArgument, LaneActivity, Launch, LaunchReport};
@@ -89,15 +88,13 @@ pub enum DeviceKind {
     Simt,
 }
 
-/// What a query's launches have in common: how it is cancelled from another thread, and what it has had of a CPU's workers.
+/// Cancels a query from another thread.
 #[derive(Debug, Clone, Default)]
 pub struct CancelToken(Arc<Cancellation>);
 
 #[derive(Default)]
 struct Cancellation {
     cancelled: AtomicBool,
-    /// Time of workers, in nanoseconds.
-    worker_ns: AtomicU64,
     /// Stop what runs at the moment.
     watchers: Mutex<Vec<Watcher>>,
 }
@@ -123,15 +120,6 @@ impl CancelToken {
     /// Whether it was asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::SeqCst)
-    }
-
-    /// Time that workers of a CPU have spent on the query's launches, of all of them together.
-    pub(crate) fn worker_time(&self) -> Duration {
-        Duration::from_nanos(self.0.worker_ns.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn add_worker_time(&self, time: Duration) {
-        self.0.worker_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Runs `body`; a cancellation before its end calls `stop`, at once and from the cancelling thread.

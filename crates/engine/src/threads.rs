@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Queries that run at once are sixteen for each core, but at least and at most so many; the others wait for their turn. They are
-/// many, so that short queries seldom wait behind long ones here: whose kernels run first, the device says.
-const PLACES: (usize, usize) = (64, 256);
+/// Queries that run at once are four for each core, but at least and at most so many; the others wait for their turn.
+const PLACES: (usize, usize) = (16, 128);
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -66,7 +65,7 @@ impl fmt::Debug for Place {
 impl Default for QueryThreads {
     fn default() -> QueryThreads {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        QueryThreads::with_places(cores.saturating_mul(16).clamp(PLACES.0, PLACES.1))
+        QueryThreads::with_places(cores.saturating_mul(4).clamp(PLACES.0, PLACES.1))
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod host;
 mod kernel;
-mod schedule;
 mod workers;
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Persistent worker threads that run the blocks of launches, in the order that [`Schedule`] says.
+//! Persistent worker threads that run the blocks of launches.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,17 +10,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::schedule::{Schedule, Start};
 use crate::memory::Block;
 use crate::{CancelToken, DeviceError};
 
-/// How often a waiting launcher looks at its cancel token, and whether others go on for so long that it may start beside them.
-const POLL: Duration = Duration::from_millis(3);
-/// Threads beside those of the workers, at most: for each worker, and in all. Launches that go on for long keep their threads while others
-/// follow each other on these.
-const MORE_THREADS: (usize, usize) = (3, 64);
-/// After this time without work a thread lets go of its memory.
-const IDLE: Duration = Duration::from_secs(10);
+/// How often a waiting launcher looks at its cancel token.
+const CANCEL_POLL: Duration = Duration::from_millis(3);
 
 /// What a worker runs for one block of a launch: block number and the worker's shared memory.
 pub(super) type BlockTask = Box<dyn Fn(u32, *mut u8) + Send + Sync>;
@@ -38,8 +32,6 @@ struct JobState {
     blocks: u32,
     shared_bytes: usize,
     status: Arc<AtomicU32>,
-    /// Its query's.
-    token: CancelToken,
     progress: Mutex<Progress>,
     done: Condvar,
 }
@@ -53,42 +45,34 @@ struct Progress {
     failure: Option<String>,
 }
 
+/// Launches in order of arrival, each with its next block. Workers take from the first, so a launch never waits for
+/// one that came later, and two launches overlap only where the first leaves workers idle.
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<(Job, u32)>,
+    shut_down: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    work: Condvar,
+}
+
 /// The worker threads of a CPU device; they end when it is dropped.
 pub(super) struct WorkerPool {
     shared: Arc<Shared>,
-}
-
-struct Shared {
-    queue: Mutex<Queue>,
-    /// There is a block for a thread.
-    work: Condvar,
-    workers: u32,
-}
-
-struct Queue {
-    schedule: Schedule<Job>,
-    /// Blocks that are to be run, each by the next thread that has nothing to do.
-    ready: VecDeque<Start<Job>>,
     threads: Vec<JoinHandle<()>>,
-    /// Threads with nothing to do.
-    idle: usize,
-    shut_down: bool,
 }
 
 impl WorkerPool {
     pub(super) fn new(workers: u32) -> std::io::Result<WorkerPool> {
-        let queue = Queue {
-            schedule: Schedule::new(workers),
-            ready: VecDeque::new(),
-            threads: Vec::new(),
-            idle: 0,
-            shut_down: false,
-        };
-        let shared = Shared { queue: Mutex::new(queue), work: Condvar::new(), workers };
-        let pool = WorkerPool { shared: Arc::new(shared) };
-        for _ in 0..workers {
+        let mut pool = WorkerPool { shared: Arc::default(), threads: Vec::new() };
+        for index in 0..workers {
+            let shared = pool.shared.clone();
+            let builder = std::thread::Builder::new().name(format!("kelpie-worker-{index}"));
             // Where one cannot be spawned, dropping `pool` ends those that were.
-            pool.shared.spawn(&mut pool.shared.queue.lock())?;
+            pool.threads.push(builder.spawn(move || work(&shared))?);
         }
         Ok(pool)
     }
@@ -107,7 +91,6 @@ impl WorkerPool {
             blocks,
             shared_bytes,
             status: status.clone(),
-            token: cancel.clone(),
             progress: Mutex::default(),
             done: Condvar::new(),
         });
@@ -119,22 +102,15 @@ impl WorkerPool {
         // The blocks may be done before the first look below.
         note_cancellation();
         let job = Job { task: Arc::new(task), state: state.clone() };
-        let mut queue = self.shared.queue.lock();
-        let number = queue.schedule.add(job, blocks, cancel.worker_time(), Instant::now());
-        self.shared.dispatch(&mut queue);
-        drop(queue);
+        self.shared.queue.lock().jobs.push_back((job, 0));
+        match blocks {
+            1 => _ = self.shared.work.notify_one(),
+            _ => _ = self.shared.work.notify_all(),
+        }
         let mut progress = state.progress.lock();
         while progress.finished < blocks {
-            if state.done.wait_for(&mut progress, POLL).timed_out() {
-                drop(progress);
-                note_cancellation();
-                let mut queue = self.shared.queue.lock();
-                let withdrawn = if cancel.is_cancelled() { queue.schedule.withdraw(number) } else { 0 };
-                self.shared.dispatch(&mut queue);
-                drop(queue);
-                progress = state.progress.lock();
-                progress.finished += withdrawn;
-            }
+            state.done.wait_for(&mut progress, CANCEL_POLL);
+            note_cancellation();
         }
         match progress.failure.take() {
             Some(failure) => Err(failure),
@@ -145,85 +121,46 @@ impl WorkerPool {
 
 impl fmt::Debug for WorkerPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "WorkerPool({} workers)", self.shared.workers)
+        write!(f, "WorkerPool({} threads)", self.threads.len())
     }
 }
 
 impl Drop for WorkerPool {
     fn drop(&mut self) {
-        let mut queue = self.shared.queue.lock();
-        queue.shut_down = true;
-        let threads = std::mem::take(&mut queue.threads);
-        drop(queue);
+        self.shared.queue.lock().shut_down = true;
         self.shared.work.notify_all();
-        for thread in threads {
+        for thread in self.threads.drain(..) {
             // A worker catches panics; there is nothing to report.
             let _ = thread.join();
         }
     }
 }
 
-impl Shared {
-    /// Hands the blocks out that may start now.
-    fn dispatch(self: &Arc<Self>, queue: &mut Queue) {
-        let now = Instant::now();
-        while let Some(start) = queue.schedule.next(now) {
-            queue.ready.push_back(start);
-        }
-        while queue.idle < queue.ready.len() && queue.threads.len() < self.most_threads() {
-            // Without another thread the blocks wait for those that there are.
-            if self.spawn(queue).is_err() {
-                break;
-            }
-        }
-        match queue.ready.len() {
-            0 => {}
-            1 => _ = self.work.notify_one(),
-            _ => _ = self.work.notify_all(),
-        }
-    }
-
-    fn most_threads(&self) -> usize {
-        let workers = self.workers as usize;
-        workers + (workers * MORE_THREADS.0).min(MORE_THREADS.1)
-    }
-
-    /// Starts a thread, which counts as one with nothing to do from now on.
-    fn spawn(self: &Arc<Self>, queue: &mut Queue) -> std::io::Result<()> {
-        let shared = Arc::clone(self);
-        let name = format!("kelpie-worker-{}", queue.threads.len());
-        let thread = std::thread::Builder::new().name(name).spawn(move || work(&shared))?;
-        queue.threads.push(thread);
-        queue.idle += 1;
-        Ok(())
+/// The life of a worker.
+fn work(shared: &Shared) {
+    let mut memory: Option<Block> = None;
+    while let Some((Job { task, state }, block)) = next_block(shared) {
+        let outcome = state.try_block(&task, block, &mut memory);
+        drop(task);
+        state.finish_block(outcome);
     }
 }
 
-/// The life of a worker.
-fn work(shared: &Arc<Shared>) {
-    let mut memory: Option<Block> = None;
+fn next_block(shared: &Shared) -> Option<(Job, u32)> {
     let mut queue = shared.queue.lock();
     loop {
-        let Some(Start { number, job: Job { task, state }, block }) = queue.ready.pop_front() else {
-            if queue.shut_down {
-                return;
+        if let Some((job, next)) = queue.jobs.front_mut() {
+            let (job, block) = (job.clone(), *next);
+            *next += 1;
+            if *next == job.state.blocks {
+                queue.jobs.pop_front();
             }
-            if shared.work.wait_for(&mut queue, IDLE).timed_out() {
-                memory = None;
-            }
-            continue;
-        };
-        queue.idle -= 1;
-        drop(queue);
-        let started = Instant::now();
-        let outcome = state.try_block(&task, block, &mut memory);
-        drop(task);
-        state.token.add_worker_time(started.elapsed());
-        state.finish_block(outcome);
-        queue = shared.queue.lock();
-        queue.idle += 1;
-        queue.schedule.ended(number);
-        shared.dispatch(&mut queue);
+            return Some((job, block));
+        }
+        if queue.shut_down {
+            return None;
+        }
+        shared.work.wait(&mut queue);
     }
 }
 
