@@ -112,7 +112,9 @@ async fn show(session: &KelpieSession, peer: &DataFusionPeer, title: &str, sql: 
 
 /// The reasons stand beside the first run already.
 fn without_reasons(timing: &QueryTiming) -> QueryTiming {
-    QueryTiming { reasons: Vec::new(), ..timing.clone() }
+    let mut timing = timing.clone();
+    timing.reasons.clear();
+    timing
 }
 
 /// The text of EXPLAIN ANALYZE: the last column of its rows.

@@ -35,9 +35,7 @@ pub async fn show(session: SessionArguments, sql: &str, stage: Stage) -> Result<
         match stage {
             Stage::Plan | Stage::Variants => write_text(text.trim_end())?,
             // Code is cut nowhere.
-            Stage::Pipelines | Stage::Kir | Stage::Code => {
-                writeln!(std::io::stdout(), "{}", text.trim_end())?
-            }
+            _ => writeln!(std::io::stdout(), "{}", text.trim_end())?,
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -5,6 +5,7 @@
 mod program;
 
 mod benchmarks;
+mod book;
 mod caches;
 mod circles;
 mod cli;

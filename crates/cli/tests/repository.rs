@@ -112,8 +112,8 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// The crates of the workspace and what they depend on: name, and whether for tests only.
-fn dependencies() -> BTreeMap<String, Vec<(String, bool)>> {
+/// What cargo knows of the packages of the workspace.
+fn packages() -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .current_dir(root())
@@ -121,12 +121,52 @@ fn dependencies() -> BTreeMap<String, Vec<(String, bool)>> {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+/// The crates of the workspace and what they depend on: name, and whether for tests only.
+fn dependencies() -> BTreeMap<String, Vec<(String, bool)>> {
     let name = |value: &serde_json::Value| value["name"].as_str().unwrap().to_string();
     let uses = |package: &serde_json::Value| {
         let all = package["dependencies"].as_array().unwrap();
         all.iter().map(|d| (name(d), d["kind"] == "dev")).collect()
     };
-    metadata["packages"].as_array().unwrap().iter().map(|p| (name(p), uses(p))).collect()
+    packages().iter().map(|p| (name(p), uses(p))).collect()
+}
+
+/// A package that is published says what it is and carries its licence; what stands on it asks for its version. Where its sources are
+/// is left to whoever publishes it.
+#[test]
+fn packages_can_be_published_or_say_that_they_are_not() {
+    let is_published = |package: &serde_json::Value| package["publish"].is_null();
+    let published: Vec<serde_json::Value> = packages().into_iter().filter(is_published).collect();
+    assert!(published.len() > 8, "{}", published.len());
+    let names: Vec<&str> = published.iter().filter_map(|package| package["name"].as_str()).collect();
+    for package in &published {
+        let name = package["name"].as_str().unwrap();
+        for field in ["description", "license", "readme"] {
+            assert!(package[field].is_string(), "{name} has no {field}");
+        }
+        for field in ["keywords", "categories"] {
+            let count = package[field].as_array().unwrap().len();
+            assert!((1..=5).contains(&count), "{name} has {count} {field}");
+        }
+        assert!(package["repository"].is_null(), "{name} says where it is published");
+        let folder = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+        assert_eq!(
+            fs::read(folder.join("LICENSE")).unwrap(),
+            fs::read(root().join("LICENSE")).unwrap(),
+            "{name}"
+        );
+        for used in package["dependencies"].as_array().unwrap().iter().filter(|used| used["path"].is_string())
+        {
+            let of = used["name"].as_str().unwrap();
+            // What a crate's own tests turn on in it is no part of its package.
+            let is_itself = of == name && used["kind"] == "dev";
+            assert!(is_itself || names.contains(&of), "{name} uses {of}, which is not published");
+            assert!(is_itself || used["req"] != "*", "{name} asks for no version of {of}");
+        }
+    }
 }
 
 #[test]
@@ -206,7 +246,7 @@ fn code_is_finished_and_unsafe_stays_at_the_bottom() {
 }
 
 #[test]
-fn the_readme_names_the_commands_and_options_that_there_are() {
+fn the_readme_names_the_commands_that_there_are() {
     let readme = read("README.md");
     for command in ["cargo run --release -- demo", "cargo test"] {
         assert!(readme.lines().any(|line| line.trim() == command), "README.md does not name `{command}`");
@@ -217,7 +257,7 @@ fn the_readme_names_the_commands_and_options_that_there_are() {
 #[test]
 fn tables_of_options_and_axes_are_those_of_the_code() {
     let tables = [
-        ("README.md", "options", kelpie_session::options_as_markdown()),
+        ("docs/book/src/options.md", "options", kelpie_session::options_as_markdown()),
         ("docs/techniques.md", "axes", kelpie_session::axes_as_markdown()),
     ];
     for (document, what, table) in tables {
@@ -257,7 +297,8 @@ fn documents() -> Vec<String> {
     let entries = fs::read_dir(root().join("docs")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let in_docs = names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}"));
-    in_docs.chain(["ARCHITECTURE.md", "README.md"].map(String::from)).collect()
+    let of_root = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
+    in_docs.chain(of_root.map(String::from)).collect()
 }
 
 #[test]

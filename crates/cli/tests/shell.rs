@@ -189,7 +189,8 @@ fn a_file_may_be_run_first() {
 
 #[test]
 fn the_page_of_the_shell_has_every_command() {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/shell.md")).unwrap();
+    let page =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/book/src/shell.md")).unwrap();
     let help = kelpie(&["-c", ".help"]).ok();
     let commands: Vec<&str> = help
         .lines()
@@ -198,6 +199,6 @@ fn the_page_of_the_shell_has_every_command() {
         .collect();
     assert!(commands.len() > 10, "{help}");
     for command in commands {
-        assert!(page.contains(&format!("| `.{command}")), "docs/shell.md has no .{command}");
+        assert!(page.contains(&format!("| `.{command}")), "docs/book/src/shell.md has no .{command}");
     }
 }

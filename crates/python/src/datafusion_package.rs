@@ -56,11 +56,8 @@ impl DataFusionExtension {
     #[new]
     fn new(py: Python<'_>, settings: Vec<(String, String)>) -> PyResult<DataFusionExtension> {
         let shared = shared(py)?;
-        let options = SessionOptions {
-            engine: Some(Arc::clone(&shared.engine)),
-            settings,
-            ..SessionOptions::default()
-        };
+        let options =
+            SessionOptions::default().with_engine(Arc::clone(&shared.engine)).with_settings(settings);
         let runtime = shared.runtime.handle().clone();
         let session = py.detach(|| KelpieSession::new(options)).map_err(|error| of_query(py, &error))?;
         let context = Arc::new(session.context().clone());

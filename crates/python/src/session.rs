@@ -118,10 +118,8 @@ impl Session {
     /// A session with settings, pairs of a name and a value.
     #[new]
     fn new(py: Python<'_>, settings: Vec<(String, String)>) -> PyResult<Session> {
-        let engine = Some(Arc::clone(&shared(py)?.engine));
-        let session = wait(py, None, async {
-            KelpieSession::new(SessionOptions { engine, settings, ..SessionOptions::default() })
-        })?;
+        let options = SessionOptions::default().with_engine(Arc::clone(&shared(py)?.engine));
+        let session = wait(py, None, async { KelpieSession::new(options.with_settings(settings)) })?;
         let session = session.map_err(|error| of_query(py, &error))?;
         Ok(Session { session: Mutex::new(Some(Arc::new(Open { session, names: RwLock::new(()) }))) })
     }

@@ -189,15 +189,13 @@ impl ClientSession {
 
 async fn opened(options: &ServerOptions) -> QueryResult<KelpieSession> {
     let absolute = |path: &std::path::PathBuf| std::path::absolute(path).ok();
-    let session = KelpieSession::new(SessionOptions {
-        engine: Some(Arc::clone(&options.engine)),
-        settings: options.settings.clone(),
-        access: Access {
-            only_reads: !options.allow_writes,
-            files: (!options.allow_writes).then(|| options.data.iter().filter_map(absolute).collect()),
-            most_time: options.limits.time,
-        },
-    })?;
+    let access = Access {
+        only_reads: !options.allow_writes,
+        files: (!options.allow_writes).then(|| options.data.iter().filter_map(absolute).collect()),
+        most_time: options.limits.time,
+    };
+    let session = SessionOptions::default().with_engine(Arc::clone(&options.engine));
+    let session = KelpieSession::new(session.with_settings(options.settings.clone()).with_access(access))?;
     for path in &options.data {
         session.register_data(path).await?;
     }

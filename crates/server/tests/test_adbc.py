@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import decimal
+import re
 import subprocess
 import threading
 import time
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pytest
 from adbc_driver_flightsql import ConnectionOptions, DatabaseOptions
-from conftest import query
+from conftest import REPOSITORY, query
 
 BATCH_SIZE = "SELECT value FROM information_schema.df_settings WHERE name = 'datafusion.execution.batch_size'"
 
@@ -48,6 +49,13 @@ def test_tpch_is_what_the_program_itself_answers(name, program, tpch, connection
     for one, other in zip(sorted(found.to_pylist(), key=key), sorted(expected.to_pylist(), key=key)):
         for name, value in other.items():
             assert one[name] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value), name
+
+
+def test_what_the_book_shows_runs(server):
+    page = (REPOSITORY / "docs/book/src/server.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert "grpc://127.0.0.1:32010" in code
+    exec(compile(code.replace("grpc://127.0.0.1:32010", server.uri), "server.md", "exec"), {"__name__": "page"})
 
 
 def key(row):

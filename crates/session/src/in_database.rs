@@ -11,6 +11,7 @@ use crate::session::{KelpieSession, SessionOptions};
 
 /// A session, and what of its database could not be brought back.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct OpenedSession {
     /// The session.
     pub session: KelpieSession,

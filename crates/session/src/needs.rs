@@ -25,6 +25,7 @@ pub struct Needs {
 
 /// What a statement gives and asks for.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Described {
     /// Whether it only asks, as [`Needs::is_query`].
     pub is_query: bool,

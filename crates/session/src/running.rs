@@ -9,11 +9,13 @@ use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     EmptyRecordBatchStream, ExecutionPlan, SendableRecordBatchStream, execute_stream,
 };
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
+use futures::stream::try_unfold;
 use kelpie_datafusion::clock::PlanClock;
 use kelpie_datafusion::recursion_guard::with_room;
 use kelpie_datafusion::{
@@ -136,6 +138,22 @@ impl RunningQuery {
     /// The columns of its rows.
     pub fn schema(&self) -> SchemaRef {
         self.stream.schema()
+    }
+
+    /// Its rows as DataFusion's own kind of stream. Dropping it cancels the query; after the last rows the session has its timing.
+    pub fn into_stream(self) -> SendableRecordBatchStream {
+        let schema = self.schema();
+        let rows = try_unfold(self, |mut query| async move {
+            let next = query.next().await?;
+            match next {
+                Some(rows) => Ok(Some((rows, query))),
+                None => {
+                    query.finish();
+                    Ok(None)
+                }
+            }
+        });
+        Box::pin(RecordBatchStreamAdapter::new(schema, rows))
     }
 
     /// The next rows; nothing after the last.

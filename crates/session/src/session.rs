@@ -39,8 +39,9 @@ use crate::report::QueryReport;
 use crate::running::{PlannedQuery, RunningQuery};
 use crate::timing::QueryTiming;
 
-/// How a session is built.
+/// How a session is built: [`SessionOptions::default`], and what `with…` adds.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct SessionOptions {
     /// Shared by all sessions of a process; a new one where absent.
     pub engine: Option<Arc<Engine>>,
@@ -51,6 +52,24 @@ pub struct SessionOptions {
 }
 
 impl SessionOptions {
+    /// With an engine that other sessions have, too.
+    pub fn with_engine(mut self, engine: Arc<Engine>) -> SessionOptions {
+        self.engine = Some(engine);
+        self
+    }
+
+    /// With all of these settings besides.
+    pub fn with_settings(mut self, settings: impl IntoIterator<Item = (String, String)>) -> SessionOptions {
+        self.settings.extend(settings);
+        self
+    }
+
+    /// With bounds of what its statements may do.
+    pub fn with_access(mut self, access: Access) -> SessionOptions {
+        self.access = access;
+        self
+    }
+
     /// With another setting.
     pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> SessionOptions {
         self.settings.push((name.into(), value.into()));
@@ -60,6 +79,7 @@ impl SessionOptions {
 
 /// A stage of compilation for [`KelpieSession::explain`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Stage {
     /// The physical plan: what is compiled, what is not, and why.
     Plan,
@@ -75,6 +95,7 @@ pub enum Stage {
 
 /// A query's answer.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct QueryResult {
     /// Its columns.
     pub schema: SchemaRef,
@@ -113,6 +134,7 @@ pub struct KelpieSession {
 
 /// What [`KelpieSession::register_data`] found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RegisteredData {
     /// Names of the tables.
     pub names: Vec<String>,

@@ -6,6 +6,7 @@ use kelpie_engine::{Phase, QueryError, QueryMetrics, Split};
 
 /// Where the time of a query went, in nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct QueryTiming {
     /// Where all of it went: the parts add up to `total_ns`. Several of the others are parts of it.
     pub split: Split,

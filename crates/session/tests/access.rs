@@ -7,8 +7,7 @@ use datafusion::error::DataFusionError;
 use kelpie_session::{Access, KelpieSession, Refused, SessionOptions, message};
 
 fn session(access: Access) -> KelpieSession {
-    KelpieSession::new(SessionOptions { access, ..SessionOptions::default() }.with("kelpie.device", "cpu"))
-        .unwrap()
+    KelpieSession::new(SessionOptions::default().with_access(access).with("kelpie.device", "cpu")).unwrap()
 }
 
 fn is_refused(result: Result<impl Sized, DataFusionError>, text: &str) {

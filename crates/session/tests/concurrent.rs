@@ -54,7 +54,7 @@ fn write_csv(path: &Path, batch: &RecordBatch) {
 }
 
 fn options(engine: &Arc<Engine>, device: &str) -> SessionOptions {
-    let options = SessionOptions { engine: Some(Arc::clone(engine)), ..SessionOptions::default() };
+    let options = SessionOptions::default().with_engine(Arc::clone(engine));
     options.with("kelpie.device", device).with("kelpie.fallback", "deny")
 }
 

@@ -19,7 +19,7 @@ async fn opened(folder: &Path) -> OpenedSession {
 
 /// A session that finds all that its database has.
 async fn session(folder: &Path) -> KelpieSession {
-    let OpenedSession { session, problems } = opened(folder).await;
+    let OpenedSession { session, problems, .. } = opened(folder).await;
     assert_eq!(problems, Vec::<String>::new());
     session
 }
@@ -183,7 +183,7 @@ async fn views_and_settings_last() {
         fails(&session, "create view bad as select nope from t", &["nope"]).await;
         assert_eq!(value(&session, "select c from w").await, "3");
     }
-    let OpenedSession { session, problems } = opened(&path).await;
+    let OpenedSession { session, problems, .. } = opened(&path).await;
     // A view is brought back over what it names now.
     assert_eq!(value(&session, "select b from v").await, "11");
     assert!(

@@ -179,7 +179,7 @@ async fn a_column_that_was_read_in_one_form_is_not_used_for_the_other() {
     let engine = Arc::new(Engine::new());
     let table = facts(3000);
     let session = |dictionaries: &str| {
-        let options = SessionOptions { engine: Some(Arc::clone(&engine)), ..SessionOptions::default() };
+        let options = SessionOptions::default().with_engine(Arc::clone(&engine));
         let options = options.with("kelpie.device", "cpu").with("kelpie.dictionaries", dictionaries);
         let kelpie = KelpieSession::new(options).unwrap();
         kelpie.context().register_table("t", Arc::clone(&table)).unwrap();

@@ -16,6 +16,7 @@ mod derived;
 mod dialect;
 mod dictionaries;
 mod differential;
+mod embed;
 mod external_tables;
 mod file_options;
 mod files;

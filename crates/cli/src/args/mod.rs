@@ -304,11 +304,7 @@ impl SettingArguments {
 
     fn options(&self) -> SessionOptions {
         // What was measured of this machine is for its users; libraries decide everywhere alike.
-        SessionOptions {
-            engine: Some(Arc::new(Engine::calibrated())),
-            settings: self.settings(),
-            ..SessionOptions::default()
-        }
+        SessionOptions::default().with_engine(Arc::new(Engine::calibrated())).with_settings(self.settings())
     }
 }
 

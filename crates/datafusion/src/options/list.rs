@@ -1,4 +1,4 @@
-//! The list of the options: name, values, meaning, and how each is read and set. EXPLAIN's help, `kelpie options`, the README's table and
+//! The list of the options: name, values, meaning, and how each is read and set. EXPLAIN's help, `kelpie options`, the book's table and
 //! the messages of errors come from here.
 
 use std::time::Duration;
@@ -356,7 +356,7 @@ pub static OPTIONS: &[SessionOption] = &[
     ),
 ];
 
-/// The options as a table of Markdown: the README has it.
+/// The options as a table of Markdown: the book's page of options has it.
 pub fn options_as_markdown() -> String {
     let defaults = KelpieOptions::default();
     let mut table = String::from("| option | values | default | meaning |\n|---|---|---|---|\n");

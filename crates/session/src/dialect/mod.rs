@@ -1,4 +1,4 @@
-//! SQL that people bring from other engines (docs/sql.md): what the parser does not take is written in a form that it does (`statements`), and
+//! SQL that people bring from other engines (docs/book/src/sql.md): what the parser does not take is written in a form that it does (`statements`), and
 //! what DataFusion does not plan as something that it does: functions (`functions`, `functions.sql`), types, joins, files (`reading`) and
 //! macros. Where what comes out compiles, so does what was written. `kelpie.corrections = off` leaves all of this off.
 

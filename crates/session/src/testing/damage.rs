@@ -236,7 +236,7 @@ pub async fn damage_and_query(
     let (files, mut report) = (sound_files()?, DamageReport::default());
     let mut sessions = Vec::new();
     for (device, least) in [("cpu", "0"), ("simt", "0"), ("cpu", "auto"), ("simt", "1000000")] {
-        let options = SessionOptions { engine: Some(Arc::clone(engine)), ..SessionOptions::default() };
+        let options = SessionOptions::default().with_engine(Arc::clone(engine));
         let options = options.with("kelpie.device", device).with("kelpie.min_rows", least);
         sessions.push(KelpieSession::new(options)?);
     }

@@ -119,7 +119,7 @@ fn sessions_over<'a>(
         .with_target_partitions(1)
         .set_bool("datafusion.execution.skip_physical_aggregate_schema_check", true);
     let plain = SessionContext::new_with_config(config);
-    let options = SessionOptions { engine: Some(engine), ..SessionOptions::default() };
+    let options = SessionOptions::default().with_engine(engine);
     // What is compared is DataFusion as it is.
     let mut options = options.with("kelpie.corrections", "off");
     for (name, value) in settings {

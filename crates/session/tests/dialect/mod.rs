@@ -1,5 +1,5 @@
 //! SQL that people bring from other engines. Its answers are in the files beside this one; here are files that statements read, what compiles,
-//! and the examples of docs/sql.md.
+//! and the examples of docs/book/src/sql.md.
 
 use std::path::Path;
 
@@ -311,7 +311,7 @@ async fn without_corrections_nothing_is_written_anew() {
 /// The statements of a table's first column, and the files that the page's examples read.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_examples_of_the_page_run() {
-    let page = include_str!("../../../../docs/sql.md");
+    let page = include_str!("../../../../docs/book/src/sql.md");
     let folder = folder(&[
         ("people.csv", "name;born\nAda;1815-12-10\nAlan;1912-06-23\n"),
         ("more.csv", "name;born\nGrace;1906-12-09\n"),

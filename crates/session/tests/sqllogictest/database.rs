@@ -86,7 +86,7 @@ impl Database {
 
     /// Kelpie with some settings.
     pub fn kelpie(settings: &[(&str, &str)], engine: Arc<Engine>, statistics: Arc<Statistics>) -> Database {
-        let mut options = SessionOptions { engine: Some(engine), ..SessionOptions::default() };
+        let mut options = SessionOptions::default().with_engine(engine);
         for (name, value) in settings {
             options = options.with(*name, *value);
         }

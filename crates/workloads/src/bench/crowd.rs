@@ -93,8 +93,8 @@ pub async fn run(options: &CrowdOptions<'_>, progress: &(dyn Fn(&str) + Sync)) -
 }
 
 async fn client(engine: &Arc<Engine>, options: &CrowdOptions<'_>) -> Result<KelpieSession> {
-    let (engine, settings) = (Some(Arc::clone(engine)), options.settings.to_vec());
-    let session = KelpieSession::new(SessionOptions { engine, settings, ..SessionOptions::default() })?;
+    let session = SessionOptions::default().with_engine(Arc::clone(engine));
+    let session = KelpieSession::new(session.with_settings(options.settings.to_vec()))?;
     session.register_dir(options.data).await?;
     Ok(session)
 }

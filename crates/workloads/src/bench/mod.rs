@@ -115,19 +115,15 @@ pub async fn run(options: &BenchOptions, progress: &(dyn Fn(&str) + Sync)) -> Re
     let queries = chosen_queries(options)?;
     let threads = ["kelpie.threads", "datafusion.execution.target_partitions"];
     let threads = threads.map(|name| (name.to_string(), options.threads.to_string()));
-    let settings: Vec<_> = threads.into_iter().chain(options.settings.iter().cloned()).collect();
+    let settings = threads.into_iter().chain(options.settings.iter().cloned());
     // As the program runs queries.
-    let engine = Some(Arc::new(Engine::calibrated()));
-    let session = KelpieSession::new(SessionOptions {
-        engine,
-        settings: settings.clone(),
-        ..SessionOptions::default()
-    })?;
+    let options_of_session = SessionOptions::default().with_settings(settings);
+    let engine = Arc::new(Engine::calibrated());
+    let session = KelpieSession::new(options_of_session.clone().with_engine(Arc::clone(&engine)))?;
     session.register_dir(&options.data).await?;
     // The same engine, so that columns and kernels are there; but no plan.
-    let new =
-        SessionOptions { engine: Some(Arc::clone(session.engine())), settings, ..SessionOptions::default() };
-    let forgetful = KelpieSession::new(new.with("kelpie.kept_plans", "0"))?;
+    let forgetful = options_of_session.with_engine(engine).with("kelpie.kept_plans", "0");
+    let forgetful = KelpieSession::new(forgetful)?;
     forgetful.register_dir(&options.data).await?;
     let missing: Vec<&str> = options
         .workload

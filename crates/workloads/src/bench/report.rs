@@ -430,14 +430,15 @@ mod tests {
         let mut split = kelpie_session::Split::default();
         split.add(Phase::Kernels, 1_000_000);
         split.add(Phase::Host, (total_ms - 1) * 1_000_000);
-        QueryTiming {
-            total_ns: total_ms * 1_000_000,
-            split,
-            kernel_bytes_read: 2_000_000,
-            compiled,
-            reasons: if compiled { Vec::new() } else { vec!["hash join".into(), "window".into()] },
-            ..QueryTiming::default()
+        let mut timing = QueryTiming::default();
+        timing.total_ns = total_ms * 1_000_000;
+        timing.split = split;
+        timing.kernel_bytes_read = 2_000_000;
+        timing.compiled = compiled;
+        if !compiled {
+            timing.reasons = vec!["hash join".into(), "window".into()];
         }
+        timing
     }
 
     fn report() -> Report {

@@ -48,10 +48,8 @@ impl<'a> Lab<'a> {
         let threads = ("kelpie.threads".to_string(), options.threads.to_string());
         // What is measured is the code that stays.
         let best = ("kelpie.compile".to_string(), "best".to_string());
-        let settings =
-            [threads, best].into_iter().chain(options.settings.iter().cloned()).chain(own).collect();
-        let session =
-            KelpieSession::new(SessionOptions { engine: None, settings, ..SessionOptions::default() })?;
+        let settings = [threads, best].into_iter().chain(options.settings.iter().cloned()).chain(own);
+        let session = KelpieSession::new(SessionOptions::default().with_settings(settings))?;
         let mut folder = options.data.clone();
         match data {
             Data::Workload(workload) => {

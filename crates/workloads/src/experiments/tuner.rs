@@ -82,12 +82,9 @@ impl Sessions {
         let session = |tuner: &str| -> Result<KelpieSession> {
             let own = [("kelpie.threads", options.threads.to_string()), ("kelpie.tuner", tuner.to_string())];
             let own = own.map(|(name, value)| (name.to_string(), value));
-            let settings = own.into_iter().chain(options.settings.iter().cloned()).collect();
-            Ok(KelpieSession::new(SessionOptions {
-                engine: Some(Arc::clone(&engine)),
-                settings,
-                ..SessionOptions::default()
-            })?)
+            let settings = own.into_iter().chain(options.settings.iter().cloned());
+            let session = SessionOptions::default().with_engine(Arc::clone(&engine)).with_settings(settings);
+            Ok(KelpieSession::new(session)?)
         };
         let (rules, tuner) = (session("off")?, session("genetic")?);
         let both = Sessions { engine, rules, tuned: tuner };

@@ -33,7 +33,7 @@ pub(super) async fn fuzz_reference(
     observer: &Observer<'_>,
 ) -> Result<FuzzReport> {
     let tables = tables(seed);
-    let mut options = SessionOptions { engine: Some(Arc::clone(engine)), ..SessionOptions::default() };
+    let mut options = SessionOptions::default().with_engine(Arc::clone(engine));
     for (name, value) in conditions.settings {
         options = options.with(*name, *value);
     }
