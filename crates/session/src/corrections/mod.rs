@@ -18,6 +18,7 @@ mod parentheses;
 mod precedence;
 mod refused;
 mod reset;
+mod row_functions;
 mod rows;
 mod same_names;
 mod shared;
@@ -71,6 +72,7 @@ pub(crate) fn parsed(
 /// Mends what the syntax alone shows. What is parsed and would have no effect is an error.
 pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
     reset::set_to_default(statement);
+    row_functions::write_out(statement);
     same_names::tell_apart(statement);
     clauses::write_out(statement);
     refused::refuse(statement)?;
