@@ -24,7 +24,10 @@ use kelpie_engine::Phase;
 use crate::access::Access;
 use crate::checked_files::check_external;
 use crate::copies::written_as_named;
-use crate::corrections::{self, Which, analyzed, is_for_names, share, unique_names, write_out_columns};
+use crate::corrections::{
+    self, Which, analyzed, computed_around, is_for_names, planned_apart, share, unique_names,
+    write_out_columns,
+};
 use crate::database::{Change, Database, Persist, columns_of};
 use crate::dialect::{self, Macros, expand_columns, name_columns};
 use crate::files::check_setting;
@@ -260,9 +263,11 @@ pub(crate) async fn logical_plan(
     statement: Statement,
     sql: &str,
 ) -> Result<LogicalPlan> {
+    let mut statement = statement;
     let corrects = KelpieOptions::of(state.config_options()).corrections;
     let zoned = if corrects { with_zone(state, sql) } else { Cow::Borrowed(state) };
-    let state = zoned.as_ref();
+    let apart = if corrects { planned_apart(&zoned, &mut statement)? } else { None };
+    let state = apart.as_ref().unwrap_or(&zoned);
     let with_columns = async |mut statement, which| {
         if corrects {
             expand_columns(state, sql, &mut statement).await?;
@@ -286,6 +291,7 @@ pub(crate) async fn logical_plan(
         }
         Err(error) => replanned(state, &again(Which::Merged).await?, error).await?,
     };
+    let plan = if apart.is_some() { computed_around(plan)? } else { plan };
     Access::of(state).check_plan(&plan)?;
     if corrects { share(plan) } else { Ok(plan) }
 }
