@@ -57,9 +57,9 @@ pub use options::{Fallback, GenericPlanMode, KelpieOptions, OPTIONS, SessionOpti
 pub use original::Rest;
 pub use outer_constants::OuterConstants;
 pub use reader_source::{Batches, FileReader, ReaderSource, WantedColumns};
-pub use row_starts::{ByteRange, Quoting, RowStarts};
+pub use row_starts::{ByteRange, OpenQuotes, Quoting, RowStarts};
 pub use rule::{ANALYZED, KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompiled_reasons};
 pub use translate::{Translated, scanned, translate};
 pub use whole_files::whole_files;
 pub use window_filters::WindowFilters;
-pub use zones::Zone;
+pub use zones::{Zone, ticks_of_second};

@@ -54,6 +54,36 @@ enum State {
 
 const STATES: [State; 4] = [State::Start, State::Plain, State::Quoted, State::Closing];
 
+/// Follows a text from the beginning of a row on, to tell whether it ends within quotes.
+#[derive(Debug)]
+pub struct OpenQuotes {
+    quoting: Quoting,
+    state: State,
+}
+
+impl OpenQuotes {
+    /// Before the first byte of a row.
+    pub fn new(quoting: Quoting) -> OpenQuotes {
+        OpenQuotes { quoting, state: State::Start }
+    }
+
+    /// Goes on over the next bytes.
+    pub fn see(&mut self, bytes: &[u8]) {
+        let Some(last) = bytes.last() else { return };
+        self.state = match (self.state, memchr::memchr(self.quoting.quote, bytes)) {
+            (State::Quoted, None) => State::Quoted,
+            (_, None) if ends_value(*last, self.quoting) => State::Start,
+            (_, None) => State::Plain,
+            (state, Some(_)) => run(state, bytes, self.quoting, |_| false).1,
+        };
+    }
+
+    /// Whether what comes next is within quotes.
+    pub fn is_open(&self) -> bool {
+        self.state == State::Quoted
+    }
+}
+
 /// The states in which the blocks of a file begin.
 type Blocks = Arc<Vec<State>>;
 

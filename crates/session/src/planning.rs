@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use kelpie_datafusion::KelpieOptions;
 use kelpie_datafusion::clock::{PlanClock, timed, timed_future};
@@ -24,15 +25,19 @@ use kelpie_engine::Phase;
 use crate::access::Access;
 use crate::checked_files::check_external;
 use crate::copies::written_as_named;
-use crate::corrections::{self, Which, analyzed, is_for_names, share, unique_names, write_out_columns};
+use crate::corrections::{
+    self, Which, analyzed, computed_around, is_for_names, planned_apart, share, unique_names,
+    write_out_columns,
+};
 use crate::database::{Change, Database, Persist, columns_of};
 use crate::dialect::{self, Macros, expand_columns, name_columns};
-use crate::files::check_setting;
+use crate::files::{check_setting, making};
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
 use crate::plan_cache::{
     Asked, GenericPlans, KeptStatements, Learning, MOST_BYTES, Named, Next, Planned, Repeatable,
 };
+use crate::syntax::normal;
 
 /// The planning of a statement that is not kept.
 #[derive(Clone)]
@@ -88,8 +93,9 @@ impl Planning {
             return Ok((planned, Arc::new(TaskContext::from(&state))));
         }
         let named = timed_future(Phase::Find, Named::of(&state, &statement)).await;
-        let logical = logical_plan(&state, statement, &text);
-        let plan = timed_future(Phase::Logical, logical).await?;
+        let made = name_of_new(&statement);
+        let logical = making(made, logical_plan(&state, statement, &text));
+        let plan = self.beside_folders(timed_future(Phase::Logical, logical).await?)?;
         let plan = match &self.parameters {
             Some(values) => with_values(plan, values)?,
             None => plan,
@@ -125,6 +131,22 @@ impl Planning {
             self.statements.keep(&self.text, Arc::clone(&environment), named, kept);
         }
         Ok((planned, Arc::clone(&environment.task)))
+    }
+
+    /// A statement that makes a table or view, whose name may be a folder's: that is no table which would be there already.
+    fn beside_folders(&self, mut plan: LogicalPlan) -> Result<LogicalPlan> {
+        match &mut plan {
+            LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
+                let is_new = !self.context.table_exist(table.name.clone())?;
+                table.or_replace |= is_new;
+                table.if_not_exists &= !is_new;
+            }
+            LogicalPlan::Ddl(DdlStatement::CreateView(view)) => {
+                view.or_replace |= !self.context.table_exist(view.name.clone())?;
+            }
+            _ => {}
+        }
+        Ok(plan)
     }
 
     /// What the context executes; what comes back is an empty relation, or the query that EXECUTE names.
@@ -260,9 +282,11 @@ pub(crate) async fn logical_plan(
     statement: Statement,
     sql: &str,
 ) -> Result<LogicalPlan> {
+    let mut statement = statement;
     let corrects = KelpieOptions::of(state.config_options()).corrections;
     let zoned = if corrects { with_zone(state, sql) } else { Cow::Borrowed(state) };
-    let state = zoned.as_ref();
+    let apart = if corrects { planned_apart(&zoned, &mut statement)? } else { None };
+    let state = apart.as_ref().unwrap_or(&zoned);
     let with_columns = async |mut statement, which| {
         if corrects {
             expand_columns(state, sql, &mut statement).await?;
@@ -286,8 +310,20 @@ pub(crate) async fn logical_plan(
         }
         Err(error) => replanned(state, &again(Which::Merged).await?, error).await?,
     };
+    let plan = if apart.is_some() { computed_around(plan)? } else { plan };
     Access::of(state).check_plan(&plan)?;
     if corrects { share(plan) } else { Ok(plan) }
+}
+
+/// The name of the table or view that a statement makes.
+fn name_of_new(statement: &Statement) -> Option<String> {
+    let Statement::Statement(statement) = statement else { return None };
+    let name = match statement.as_ref() {
+        SqlStatement::CreateTable(table) => &table.name,
+        SqlStatement::CreateView(view) => &view.name,
+        _ => return None,
+    };
+    name.0.last()?.as_ident().map(normal)
 }
 
 /// A plan with values in the places of its placeholders.

@@ -128,6 +128,23 @@ impl Walk for Own<'_> {
     }
 }
 
+/// Whether an expression, or a query within it, names a column.
+pub(crate) fn names_columns(expr: &Expr) -> bool {
+    visit_part(&mut expr.clone(), &mut Names).is_break()
+}
+
+/// Stops at the first name of a column.
+struct Names;
+
+impl Walk for Names {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        match expr {
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(None),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
 /// A name as SQL takes it: in lower case without quotes, else as it stands.
 pub(crate) fn normal(ident: &Ident) -> String {
     match ident.quote_style {

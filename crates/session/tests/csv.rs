@@ -158,3 +158,24 @@ async fn line_feeds_in_values() {
     let answer = shown(&session, sql).await;
     assert!(answer.contains("| 100000 | 4999950000 | 100000 |"), "{answer}");
 }
+
+#[tokio::test]
+async fn a_quote_that_is_never_closed_is_an_error() {
+    let folder = TempDir::new().unwrap();
+    let open = file(&folder, "open.csv", "id,note\n1,\"one\"\n2,\"two\n3,three\n4,four");
+    let much = format!("{}8,\"no end\n", "7,\"a\nb\"\n".repeat(2000));
+    let much = file(&folder, "much.csv", &format!("id,note\n{much}"));
+    let within = file(&folder, "within.csv", "id,note\n1,5\" pipe\n2,\"a \"\"b\"\"\"\n3,\"\"\n");
+    for session in sessions() {
+        for path in [&open, &much] {
+            for sql in ["select count(*) from", "select max(note) from", "select * from"] {
+                let said = error(&session, &format!("{sql} '{}'", path.display())).await;
+                assert!(said.contains("never closed") && said.contains(path.to_str().unwrap()), "{said}");
+            }
+        }
+        let read = shown(&session, &format!("select note from '{}' order by id", within.display())).await;
+        assert!(read.contains("5\" pipe") && read.contains("a \"b\""), "{read}");
+        let as_it_is = format!("select note from read_csv('{}', quote = '') where id = 2", open.display());
+        assert!(shown(&session, &as_it_is).await.contains("\"two"));
+    }
+}

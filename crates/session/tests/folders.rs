@@ -332,3 +332,38 @@ async fn files_of_a_folder_are_each_read_as_they_are_written() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_may_have_the_name_of_a_folder() {
+    let folder = folder(&[
+        ("alike/1.csv", "a\n1\n2\n"),
+        ("mixed/1.csv", "a\n1\n"),
+        ("mixed/2.json", "{\"a\": 2}\n"),
+        ("view/1.csv", "a\n1\n"),
+    ]);
+    let name = |table: &str| format!("\"{}\"", folder.path().join(table).display());
+    for session in sessions() {
+        for table in ["alike", "mixed"] {
+            let table = name(table);
+            session.sql(&format!("create table {table} as select 7 as b")).await.unwrap();
+            assert_eq!(rows(&session, &format!("select b from {table}")).await, ["7"]);
+            // Now there is a table of that name.
+            assert!(
+                error(&session, &format!("create table {table} as select 8 as b")).await.contains("exists")
+            );
+            session.sql(&format!("create table if not exists {table} as select 8 as b")).await.unwrap();
+            assert_eq!(rows(&session, &format!("select b from {table}")).await, ["7"]);
+        }
+        let view = name("view");
+        session.sql(&format!("create view {view} as select a + 1 as c from {view}")).await.unwrap();
+        assert_eq!(rows(&session, &format!("select c from {view}")).await, ["2"]);
+        session.sql(&format!("drop view {view}")).await.unwrap();
+        let copy = name("alike");
+        session.sql(&format!("drop table {copy}")).await.unwrap();
+        session
+            .sql(&format!("create table if not exists {copy} as select a * 10 as d from {copy}"))
+            .await
+            .unwrap();
+        assert_eq!(rows(&session, &format!("select d from {copy} order by d")).await, ["10", "20"]);
+    }
+}

@@ -1,4 +1,5 @@
-//! Calls of aggregates whose ORDER BY DataFusion drops: `any_value(x ORDER BY y)` is the first value in that order that is not NULL.
+//! Calls of aggregates whose ORDER BY DataFusion drops: `any_value(x ORDER BY y)` is the first value in that order that is not NULL. And
+//! lists such as `[t.a, 1]`, whose values DataFusion plans without the columns of queries around: as calls they are planned with them.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     NullTreatment, ObjectName, ObjectNamePart,
 };
 
-use crate::syntax::{Flow, Walk, visit};
+use crate::syntax::{self, Flow, Walk, names_columns, visit};
 
 /// Writes such calls as others that mean what they say.
 pub(super) fn rewrite(statement: &mut Statement) {
@@ -19,8 +20,12 @@ struct Calls;
 
 impl Walk for Calls {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Expr::Function(call) = expr {
-            ordered_any_value(call);
+        match expr {
+            Expr::Function(call) => ordered_any_value(call),
+            Expr::Array(array) if array.elem.iter().any(names_columns) => {
+                *expr = syntax::call("make_array", std::mem::take(&mut array.elem));
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }

@@ -14,10 +14,12 @@ mod materialized;
 mod merged_keys;
 mod numbers;
 mod orders;
+mod outer_aggregates;
 mod parentheses;
 mod precedence;
 mod refused;
 mod reset;
+mod row_functions;
 mod rows;
 mod same_names;
 mod shared;
@@ -42,6 +44,7 @@ pub(crate) use kept_rules::keep_from_rules;
 pub(crate) use lists::Lists;
 pub(crate) use merged_keys::{Which, with_needed, write_out as write_out_columns};
 pub(crate) use orders::SplitOrders;
+pub(crate) use outer_aggregates::{computed_around, planned_apart};
 pub(crate) use shared::{SharedPlanner, apart, share};
 pub(crate) use subqueries::SubqueryValues;
 pub(crate) use unique_names::{is_for_names, rename as unique_names};
@@ -71,6 +74,7 @@ pub(crate) fn parsed(
 /// Mends what the syntax alone shows. What is parsed and would have no effect is an error.
 pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
     reset::set_to_default(statement);
+    row_functions::write_out(statement);
     same_names::tell_apart(statement);
     clauses::write_out(statement);
     refused::refuse(statement)?;

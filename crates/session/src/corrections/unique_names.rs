@@ -197,7 +197,9 @@ impl Walk for Bare {
                 }
             }
             Expr::TypedString(written) => *expr = Expr::Value(written.value.clone()),
-            Expr::InSubquery { .. } => *expr = Expr::Identifier(quoted("IN (<subquery>)")),
+            Expr::InSubquery { .. } | Expr::Exists { .. } | Expr::Subquery(_) => {
+                *expr = Expr::Identifier(quoted("<subquery>"));
+            }
             _ => {}
         }
         if let Expr::Cast { expr: inner, .. } | Expr::Nested(inner) = expr {

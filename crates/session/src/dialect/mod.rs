@@ -7,6 +7,7 @@ mod asof;
 mod by_name;
 mod columns;
 mod formats;
+mod from_first;
 mod functions;
 mod joins;
 mod macros;

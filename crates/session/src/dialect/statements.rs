@@ -4,6 +4,7 @@ use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::from_first;
 use super::summary::SUMMARY;
 use super::words::{Change, Words, has};
 
@@ -21,6 +22,7 @@ pub(super) fn may_change(sql: &str) -> bool {
         || both("copy", "from")
         || both("insert", "by")
         || both("create", "function")
+        || from_first::may_change(sql)
 }
 
 /// Adds what has to be changed in a text.
@@ -32,6 +34,7 @@ pub(super) fn changes(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()
     asof_joins(words, changes)?;
     macros(words, changes);
     structs(words, changes);
+    from_first::changes(words, first(words), changes);
     powers(words, changes)?;
     placeholders(words, changes)
 }

@@ -262,6 +262,19 @@ fn table_name(path: &Path) -> Option<String> {
     name?.to_str().map(Into::into)
 }
 
+tokio::task_local! {
+    /// The table that a statement makes. It is looked for as one that the statement names, and a folder of its name need be no data.
+    static MADE: String;
+}
+
+/// Plans a statement that makes a table of some name.
+pub(crate) async fn making<F: Future>(table: Option<String>, planned: F) -> F::Output {
+    match table {
+        Some(table) => MADE.scope(table, planned).await,
+        None => planned.await,
+    }
+}
+
 /// Makes `SELECT … FROM 'file.parquet'` work on local files.
 #[derive(Debug, Default)]
 pub(crate) struct LocalFiles {
@@ -282,6 +295,15 @@ impl LocalFiles {
     /// What [`UrlTableFactory::try_new`] gives. Here the compiler proves once and for all that the future may go to another
     /// thread. Under that method's bounds of lifetimes it would go through all types of DataFusion's plans again, for seconds.
     fn found<'a>(&'a self, name: &'a str) -> TableFuture<'a> {
+        Box::pin(async move {
+            match self.named(name).await {
+                Err(_) if MADE.try_with(|made| made == name).unwrap_or(false) => Ok(None),
+                found => found,
+            }
+        })
+    }
+
+    fn named<'a>(&'a self, name: &'a str) -> TableFuture<'a> {
         Box::pin(async move {
             let access = self.session.ask(Access::of)?;
             if let Some(call) = FileCall::of_name(name) {

@@ -18,6 +18,9 @@ pub(super) fn worded(root: &DataFusionError, tokens: &Tokens<'_>) -> Option<Word
         DataFusionError::Execution(message) => message,
         _ => return None,
     };
+    if let Some(said) = of_decimal(message) {
+        return Some(Worded::at(said, None));
+    }
     let (text, wanted) = of_cast(message).or_else(|| of_time(message)).or_else(|| of_interval(message))?;
     let is_integer =
         text.trim().strip_prefix(['-', '+']).unwrap_or(text.trim()).bytes().all(|byte| byte.is_ascii_digit());
@@ -34,6 +37,26 @@ fn of_cast(message: &str) -> Option<(&str, String)> {
     let (_, rest) = starts.iter().find_map(|start| message.split_once(start))?;
     let (text, rest) = rest.rsplit_once("' to value of ")?;
     Some((text, wanted(rest.strip_suffix(" type").unwrap_or(rest))))
+}
+
+/// `Cannot cast to Decimal128(38, 10). Overflowing on 123`, where the number is one of the source's last digits.
+fn of_decimal(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("Cannot cast to Decimal")?;
+    let (data_type, rest) = rest.split_once("). Overflowing on ")?;
+    let (_, digits) = data_type.split_once('(')?;
+    let (precision, scale) = digits.split_once(", ")?;
+    let before = precision.parse::<i32>().ok()? - scale.parse::<i32>().ok()?;
+    let number = rest.split(|letter: char| !letter.is_ascii_digit() && letter != '-').next()?;
+    let said = format!(
+        "a decimal ({number}, without its point) does not fit DECIMAL({precision}, {scale}), which has {before} digits before the point"
+    );
+    Some(match precision {
+        "38" | "76" => format!(
+            "{said}. What stands side by side in UNION, CASE, COALESCE, IN or VALUES becomes one type, of {precision} digits at most: \
+             cast one of them to fewer digits behind the point, or to DOUBLE"
+        ),
+        _ => said,
+    })
 }
 
 /// `Error parsing timestamp from 'x': error parsing date`.

@@ -6,9 +6,11 @@
 //! narrowed but what stays the same value.
 
 mod at_zone;
+mod lengths;
 mod operands;
 mod parts;
 mod results;
+mod series;
 mod zones;
 
 use std::cell::Cell;
@@ -28,26 +30,32 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use kelpie_datafusion::{AnyYear, KelpieOptions};
 
 pub(crate) use self::at_zone::AT_TIME_ZONE;
+use self::lengths::{compare_lengths, is_interval, length_of};
 pub(crate) use self::operands::is_beyond;
 use self::operands::{
     beyond_nanoseconds, bring_together, exact_comparison, is_date, is_of_nanoseconds, is_text_of_row,
 };
+pub(crate) use self::series::SERIES;
 
 /// Adds the rule to a session, before the one that brings types together, and functions of times that know all years.
 pub(crate) fn add_times(builder: &mut SessionStateBuilder) {
     builder.analyzer().get_or_insert_with(Analyzer::new).rules.insert(0, Arc::new(Times));
+    let mut relations = vec![];
     for function in builder.scalar_functions().iter_mut().flatten() {
         if let Some(any_year) = AnyYear::of(function) {
             *function = Arc::new(any_year);
+        } else if let Some([value, relation]) = series::of(function) {
+            *function = Arc::new(value);
+            relations.push(Arc::new(relation));
         }
     }
-    builder.scalar_functions().get_or_insert_default().push(Arc::new(at_zone::at_time_zone()));
+    let functions = builder.scalar_functions().get_or_insert_default();
+    functions.extend(relations);
+    functions.push(Arc::new(at_zone::at_time_zone()));
 }
 
 /// Functions that take nanoseconds where they are given a date or a text.
 const OF_TIMES: [&str; 2] = ["date_trunc", "date_bin"];
-/// Functions that compute in nanoseconds, and give no rows for times that these do not hold.
-const OF_SERIES: [&str; 2] = ["generate_series", "range"];
 /// A function that gives nanoseconds.
 const TO_TIMESTAMP: &str = "to_timestamp";
 
@@ -90,6 +98,14 @@ fn mended(plan: LogicalPlan, changed: &Cell<bool>) -> Result<Transformed<Logical
         LogicalPlan::Values(values) => results::of_values(values),
         LogicalPlan::Union(union) => results::of_union(union),
         LogicalPlan::Join(join) => Ok(results::of_join(join)),
+        LogicalPlan::Sort(mut sort) => {
+            let mut has_intervals = false;
+            for key in sort.expr.iter_mut().filter(|key| is_interval(&key.expr, &schema)) {
+                key.expr = length_of(std::mem::take(&mut key.expr));
+                has_intervals = true;
+            }
+            Ok(Transformed::new_transformed(LogicalPlan::Sort(sort), has_intervals))
+        }
         other => Ok(Transformed::no(other)),
     })?;
     changed.set(changed.get() || rewritten.transformed);
@@ -155,12 +171,13 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             None => mend_binary(binary, schema)?,
         },
         Expr::Between(Between { expr, low, high, .. }) => {
-            bring_together(&mut [expr, low, high], |_| schema, true)?
+            let operands: &mut [&mut Expr] = &mut [expr, low, high];
+            compare_lengths(operands, schema) || bring_together(operands, |_| schema, true)?
         }
         Expr::InList(InList { expr, list, .. }) => {
             let mut operands = vec![expr.as_mut()];
             operands.extend(list.iter_mut());
-            bring_together(&mut operands, |_| schema, true)?
+            compare_lengths(&mut operands, schema) || bring_together(&mut operands, |_| schema, true)?
         }
         Expr::Case(case) => mend_case(case, schema)?,
         Expr::ScalarFunction(ScalarFunction { func, args }) => {
@@ -175,29 +192,12 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                     let changed = mend_argument(times.next(), schema);
                     mend_argument(times.next(), schema) || changed
                 }
-                name if OF_SERIES.contains(&name) => {
-                    let coarse =
-                        args.iter_mut().filter_map(|time| in_nanoseconds(time, schema).then_some(()));
-                    coarse.count() > 0
-                }
                 _ => false,
             }
         }
         _ => false,
     };
     Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
-}
-
-/// A time as one of nanoseconds, or an error where these do not hold it.
-fn in_nanoseconds(time: &mut Expr, schema: &DFSchema) -> bool {
-    let is_coarse = matches!(
-        time.get_type(schema),
-        Ok(DataType::Timestamp(unit, None)) if unit != TimeUnit::Nanosecond
-    );
-    if is_coarse {
-        operands::cast(time, DataType::Timestamp(TimeUnit::Nanosecond, None));
-    }
-    is_coarse
 }
 
 /// A cast to nanoseconds of what these do not hold: of a literal beyond them, or of a date or a text of a row, which may be of any year.
@@ -232,7 +232,10 @@ fn mend_binary(binary: &mut BinaryExpr, schema: &DFSchema) -> Result<bool> {
         return Ok(true);
     }
     match compares || subtracts {
-        true => bring_together(&mut [left, right], |_| schema, compares),
+        true => {
+            let by_length = compares && compare_lengths(&mut [left, right], schema);
+            Ok(by_length || bring_together(&mut [left, right], |_| schema, compares)?)
+        }
         false => Ok(false),
     }
 }

@@ -1,19 +1,23 @@
 //! Calls that DataFusion has no answer for: parts of a date beyond its own, and numbers and texts beyond what nanoseconds hold.
 
+use std::sync::Arc;
+
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::DFSchema;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, lit, when};
+use kelpie_datafusion::ticks_of_second;
 
 use super::TO_TIMESTAMP;
+use super::at_zone::at_time_zone;
 use super::operands::{beyond_nanoseconds, text};
 
 /// What a call is in other words.
 pub(super) fn mended_call(call: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
     match (call.func.name(), call.args.as_slice()) {
         ("date_part", [part, _]) => match text(part) {
-            Some(part) => part_by_years(&part.to_lowercase(), call),
+            Some(part) => part_by_others(&part.to_lowercase(), call, schema),
             None => Ok(None),
         },
         (TO_TIMESTAMP, [value]) => Ok(timestamp_of(call, value, schema)),
@@ -21,9 +25,12 @@ pub(super) fn mended_call(call: &ScalarFunction, schema: &DFSchema) -> Result<Op
     }
 }
 
-/// Decades, centuries and millennia, by years.
-fn part_by_years(part: &str, call: &ScalarFunction) -> Result<Option<Expr>> {
-    let of_year = |part: &str| {
+/// Parts that DataFusion does not know, by those that it does.
+fn part_by_others(part: &str, call: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
+    /// The day that 1970-01-01 is, counted from the beginning of astronomers' days, as PostgreSQL and DuckDB count them.
+    const FIRST_DAY: f64 = 2_440_588.0;
+    const SECONDS_OF_DAY: f64 = 86_400.0;
+    let of = |part: &str| {
         let mut call = call.clone();
         if let Some(argument) = call.args.first_mut() {
             *argument = lit(part);
@@ -31,15 +38,61 @@ fn part_by_years(part: &str, call: &ScalarFunction) -> Result<Option<Expr>> {
         Expr::ScalarFunction(call)
     };
     let length = match part {
-        "decade" | "decades" => return Ok(Some(of_year("year") / lit(10))),
+        "epoch" => return exact_epoch(call, schema),
+        "era" => return when(of("year").gt(lit(0)), lit(1)).otherwise(lit(0)).map(Some),
+        "yearweek" => return Ok(Some(of("isoyear") * lit(100) + of("week"))),
+        "julian" => return Ok(Some(of("epoch") / lit(SECONDS_OF_DAY) + lit(FIRST_DAY))),
+        "decade" | "decades" => return Ok(Some(of("year") / lit(10))),
         "century" | "centuries" => 100,
         "millennium" | "millennia" | "millenniums" => 1000,
-        _ => return Ok(None),
+        _ => return part_of_zone(part, call, schema),
     };
     // There is no year 0 in them: the first century is that of the years 1 to 100.
-    let after = (of_year("year") - lit(1)) / lit(length) + lit(1);
-    let before = of_year("year") / lit(length) - lit(1);
-    when(of_year("year").gt(lit(0)), after).otherwise(before).map(Some)
+    let after = (of("year") - lit(1)) / lit(length) + lit(1);
+    let before = of("year") / lit(length) - lit(1);
+    when(of("year").gt(lit(0)), after).otherwise(before).map(Some)
+}
+
+/// Seconds since 1970 of a time in nanoseconds: DataFusion divides a float of all nanoseconds, which has lost the last ones of them.
+fn exact_epoch(call: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
+    let [_, time] = call.args.as_slice() else { return Ok(None) };
+    if !matches!(time.get_type(schema)?, DataType::Timestamp(TimeUnit::Nanosecond, _)) || time.is_volatile() {
+        return Ok(None);
+    }
+    let cast = |expr: Expr, data_type| Expr::Cast(Cast::new(Box::new(expr), data_type));
+    let ticks = || cast(time.clone(), DataType::Int64);
+    let per_second = ticks_of_second(TimeUnit::Nanosecond);
+    let seconds = cast(ticks() / lit(per_second), DataType::Float64);
+    let rest = cast(ticks() % lit(per_second), DataType::Float64);
+    Ok(Some(seconds + rest / lit(per_second as f64)))
+}
+
+/// How far the clocks of a time's zone are ahead of UTC, in seconds, or the hours or minutes of that; 0 for a time without a zone.
+fn part_of_zone(part: &str, call: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
+    let of_seconds = |seconds: Expr| match part {
+        "timezone" => Some(seconds),
+        "timezone_hour" => Some(seconds / lit(3600)),
+        "timezone_minute" => Some(seconds % lit(3600) / lit(60)),
+        _ => None,
+    };
+    let [_, time] = call.args.as_slice() else { return Ok(None) };
+    let whole = |number: Expr| Expr::Cast(Cast::new(Box::new(number), DataType::Int64));
+    let ahead = match time.get_type(schema)? {
+        DataType::Timestamp(unit, Some(zone)) => {
+            let args = vec![time.clone(), lit(zone.to_string())];
+            let local = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(at_time_zone()), args));
+            (whole(local) - whole(time.clone())) / lit(ticks_of_second(unit))
+        }
+        _ => {
+            // NULL has none.
+            let mut call = call.clone();
+            if let Some(argument) = call.args.first_mut() {
+                *argument = lit("epoch");
+            }
+            whole(Expr::ScalarFunction(call) * lit(0.0))
+        }
+    };
+    Ok(of_seconds(ahead))
 }
 
 /// Seconds since 1970, or a text that nanoseconds do not hold: microseconds.

@@ -20,6 +20,12 @@ use kelpie_datafusion::Zone;
 
 /// A cast of a local time to a zone whose clocks change, as a function that knows all of its times.
 pub(super) fn mended_cast(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
+    if let Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) =
+        cast.expr.as_ref()
+        && let Some(value) = written_with_zone(text, cast.field.data_type())
+    {
+        return Some(Expr::Literal(value, None));
+    }
     let DataType::Timestamp(unit, Some(zone)) = cast.field.data_type() else { return None };
     // Others have one offset.
     let changes = zone.contains('/') && !zone.starts_with("Etc/");
@@ -36,6 +42,25 @@ pub(super) fn mended_cast(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
     let function =
         InZone { signature: Signature::any(1, Volatility::Immutable), unit: *unit, zone: Arc::clone(zone) };
     Some(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![input])))
+}
+
+/// A time that is written with the name of its zone, where the clocks of that zone skip it or show it twice: others need no help.
+fn written_with_zone(text: &str, data_type: &DataType) -> Option<ScalarValue> {
+    let DataType::Timestamp(unit, _) = data_type else { return None };
+    let (local, zone) = text.trim_end().rsplit_once(' ')?;
+    let is_named = zone.contains('/') && ScalarValue::from(text).cast_to(data_type).is_err();
+    if !is_named {
+        return None;
+    }
+    let local = ScalarValue::from(local).cast_to(&DataType::Timestamp(*unit, None)).ok()?;
+    let ticks = cast(&local.to_array().ok()?, &DataType::Int64).ok()?;
+    let moments = Zone(zone.into()).moments(ticks.as_primitive::<Int64Type>(), *unit).ok()?;
+    let utc = cast(&moments, &DataType::Timestamp(*unit, Some("+00:00".into()))).ok()?;
+    let value = match data_type {
+        DataType::Timestamp(_, None) => cast(&moments, data_type),
+        _ => cast(&utc, data_type),
+    };
+    ScalarValue::try_from_array(&value.ok()?, 0).ok()
 }
 
 /// The moment of a local time in a zone.

@@ -6,6 +6,7 @@
 
 mod arithmetic;
 mod bounds;
+mod distinct;
 mod sums;
 
 use std::sync::{Arc, LazyLock};

@@ -15,6 +15,8 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature,
 };
 
+use super::distinct::DistinctSum;
+
 /// The function that `sum` becomes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ExactSum {
@@ -57,14 +59,14 @@ impl AggregateUDFImpl for ExactSum {
 
     fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         match arguments.is_distinct {
-            true => self.inner.accumulator(arguments),
+            true => of_type!(arguments, DistinctSum),
             false => of_type!(arguments, Sum),
         }
     }
 
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         match arguments.is_distinct {
-            true => self.inner.create_sliding_accumulator(arguments),
+            true => of_type!(arguments, DistinctSum),
             false => of_type!(arguments, Sum),
         }
     }
@@ -95,19 +97,19 @@ impl AggregateUDFImpl for ExactSum {
 
 /// Which sum it is, and its type.
 #[derive(Debug)]
-struct Description {
-    name: String,
-    data_type: DataType,
+pub(super) struct Description {
+    pub name: String,
+    pub data_type: DataType,
 }
 
 impl Description {
-    fn error(&self) -> DataFusionError {
+    pub fn error(&self) -> DataFusionError {
         let what = format!("{} is beyond the range of {}", self.name, self.data_type);
         DataFusionError::ArrowError(Box::new(ArrowError::ArithmeticOverflow(what)), None)
     }
 
     /// A sum as a value of its type.
-    fn narrowed<N: TryFrom<i128>>(&self, sum: i128) -> Result<N> {
+    pub fn narrowed<N: TryFrom<i128>>(&self, sum: i128) -> Result<N> {
         let limit = match self.data_type {
             DataType::Decimal128(precision, _) => 10i128.checked_pow(precision.into()),
             _ => None,
@@ -117,7 +119,7 @@ impl Description {
     }
 
     /// Arguments as values of the sum's type: decimals have fewer digits.
-    fn values<T: ArrowPrimitiveType>(&self, arguments: &[ArrayRef]) -> Result<PrimitiveArray<T>> {
+    pub fn values<T: ArrowPrimitiveType>(&self, arguments: &[ArrayRef]) -> Result<PrimitiveArray<T>> {
         let Some(values) = arguments.first() else { return internal_err!("a sum of nothing") };
         match values.as_primitive_opt::<T>() {
             Some(values) => Ok(values.clone()),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::error::Result;
 
-use kelpie_datafusion::Batches;
+use kelpie_datafusion::{Batches, Quoting};
 
 use super::csv_types::Kinds;
 use super::file_scan::{FileScan, Filling, Layout, Shape};
@@ -257,6 +257,10 @@ pub(super) fn open(scan: &FileScan, dialect: &Dialect, piece: Piece) -> Result<B
     let mut text = text::piece(&scan.path, scan.format.compression, piece)?;
     if piece.start == 0 {
         text = dialect.after_skipped(text).map_err(|error| at(&scan.path, error))?;
+    }
+    if dialect.is_plain() {
+        let quoting = Quoting { delimiter: dialect.delimiter, quote: dialect.quote };
+        text = text::closed(text, &scan.path, quoting);
     }
     let filling = Filling::new(scan);
     let batches = builder.build_buffered(text).map_err(|error| at(&scan.path, error))?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::error::Result;
+use kelpie_datafusion::{OpenQuotes, Quoting};
 
 use crate::files::error::at;
 
@@ -89,6 +90,33 @@ pub(super) fn piece(path: &Path, compression: FileCompressionType, piece: Piece)
         false => Box::new(exactly),
     };
     Ok(BufReader::with_capacity(READ_BYTES, text))
+}
+
+/// The text of rows of CSV, which must not end within quotes: all of it after such a quote would be one value.
+pub(super) fn closed(text: Text, path: &Path, quoting: Quoting) -> Text {
+    let (path, quotes) = (path.to_path_buf(), OpenQuotes::new(quoting));
+    BufReader::with_capacity(READ_BYTES, Box::new(Closed { text, quotes, path }))
+}
+
+struct Closed {
+    text: Text,
+    quotes: OpenQuotes,
+    path: PathBuf,
+}
+
+impl Read for Closed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.text.read(buffer)?;
+        self.quotes.see(&buffer[..read]);
+        if read == 0 && !buffer.is_empty() && self.quotes.is_open() {
+            let path = self.path.display();
+            return Err(io::Error::other(format!(
+                "{path}: the last value begins with a quote that is never closed. Where quotes are part of values: \
+                 read_csv('…', quote = '')"
+            )));
+        }
+        Ok(read)
+    }
 }
 
 fn shorter(bytes: u64) -> String {
