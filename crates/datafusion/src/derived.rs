@@ -42,7 +42,7 @@ const SAMPLE_TEXTS: usize = 64;
 type Expr = Arc<dyn PhysicalExpr>;
 
 /// A column that is computed from others of its table.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Derived {
     /// Over the table's columns.
     expr: Expr,

@@ -27,7 +27,7 @@ fn of_column(statistics: &ColumnStatistics) -> Option<Expected> {
 }
 
 /// A value that is an integer inside.
-fn integer(value: &ScalarValue) -> Option<i128> {
+pub(crate) fn integer(value: &ScalarValue) -> Option<i128> {
     match value {
         ScalarValue::Boolean(value) => value.map(i128::from),
         ScalarValue::Int8(value) => value.map(i128::from),

@@ -5,6 +5,7 @@
 //! `kelpie-session`, which programs stand on. Values, types and errors are DataFusion's.
 
 mod any_year;
+mod bound_table;
 pub mod clock;
 mod cores;
 mod corrections;
@@ -30,8 +31,10 @@ pub mod plan_copy;
 mod reader_source;
 pub mod recursion_guard;
 mod report;
+mod row_group_pruning;
 mod row_starts;
 mod rule;
+mod selection;
 mod source;
 mod translate;
 mod types;

@@ -5,6 +5,7 @@
 //! left, so that all threads end together. A reader skips the pages that come before its rows, but reads a dictionary again.
 //! Other files are cut into ranges of bytes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::record_batch::RecordBatch;
@@ -15,9 +16,10 @@ use datafusion::datasource::physical_plan::{
     CsvSource, FileGroup, FileGroupPartitioner, FileScanConfig, FileScanConfigBuilder, ParquetSource,
 };
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
-use datafusion::parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+use datafusion::parquet::arrow::arrow_reader::RowSelection;
 use datafusion::parquet::file::metadata::ParquetMetaData;
 
+use crate::row_group_pruning::KeptRowGroups;
 use crate::whole_rows::of_whole_rows;
 
 /// A file is not split below this many bytes a partition.
@@ -53,13 +55,14 @@ impl Parts {
         Parts { data: PartsData::Batches(pieces), rows }
     }
 
-    /// Of the files of a scan; with the footers at hand, if all rows are wanted.
+    /// Of the files of a scan; with the footers at hand, if all rows are wanted, or all of some row groups.
     pub(crate) fn of_files(
         config: &FileScanConfig,
         footers: Option<&FileMetadataCache>,
+        kept: Option<&KeptRowGroups>,
         threads: usize,
     ) -> Parts {
-        if let Some(parts) = footers.and_then(|footers| by_rows(config, footers, threads)) {
+        if let Some(parts) = footers.and_then(|footers| by_rows(config, footers, kept, threads)) {
             return parts;
         }
         let groups = match can_split(config) {
@@ -139,35 +142,66 @@ fn split(config: &FileScanConfig, threads: usize) -> Vec<FileGroup> {
 }
 
 /// Rows of Parquet files for every thread, in file order; `None` where a footer is not at hand.
-fn by_rows(config: &FileScanConfig, footers: &FileMetadataCache, threads: usize) -> Option<Parts> {
+fn by_rows(
+    config: &FileScanConfig,
+    footers: &FileMetadataCache,
+    kept: Option<&KeptRowGroups>,
+    threads: usize,
+) -> Option<Parts> {
     config.file_source().downcast_ref::<ParquetSource>()?;
-    let files: Vec<_> = config.file_groups.iter().flat_map(FileGroup::iter).collect();
-    let row_groups = files.iter().map(|file| row_groups(file, footers));
-    let row_groups = row_groups.collect::<Option<Vec<Vec<u64>>>>()?;
-    let rows_of_files: Vec<u64> = row_groups.iter().map(|rows| rows.iter().sum()).collect();
-    let rows: u64 = rows_of_files.iter().sum();
+    let files = config.file_groups.iter().flat_map(FileGroup::iter).enumerate();
+    let files = files.map(|(at, file)| FileRows::of(file, footers, kept.map(|kept| kept.of_file(at))));
+    let files = files.collect::<Option<Vec<_>>>()?;
+    let row_groups: Vec<u64> = files.iter().flat_map(|file| file.wanted.iter().map(len)).collect();
+    let rows: u64 = row_groups.iter().sum();
     let most = usize::try_from(rows / SMALLEST_PART_ROWS).ok()?.clamp(1, threads);
-    let bounds = bounds(&row_groups.concat(), parts_of_bytes(config, most));
+    let bounds = bounds(&row_groups, parts_of_bytes(config, most));
     let part = |bounds: &[u64]| {
         let &[first, end] = bounds else { return FileGroup::default() };
-        rows_from(&files, &rows_of_files, first, end)
+        rows_from(&files, first, end)
     };
     let groups = bounds.windows(2).map(part).collect();
     let rows = bounds.windows(2).map(|bounds| bounds.iter().rev().copied().reduce(|end, first| end - first));
     Some(Parts { data: PartsData::Files(groups), rows: rows.collect() })
 }
 
-/// Rows of a file's row groups, where its footer is at hand and all of it is read.
-fn row_groups(file: &PartitionedFile, footers: &FileMetadataCache) -> Option<Vec<u64>> {
-    if file.range.is_some() || is_narrowed(file) {
-        return None;
+/// A file and those of its rows that are wanted.
+struct FileRows<'a> {
+    file: &'a PartitionedFile,
+    rows: u64,
+    /// Row groups, in order.
+    wanted: Vec<Range<u64>>,
+}
+
+impl<'a> FileRows<'a> {
+    /// All row groups of a file, or some, where its footer is at hand and it is not cut already.
+    fn of(
+        file: &'a PartitionedFile,
+        footers: &FileMetadataCache,
+        kept: Option<&[usize]>,
+    ) -> Option<FileRows<'a>> {
+        if file.range.is_some() || is_narrowed(file) {
+            return None;
+        }
+        let footer = footer_of(file, footers)?;
+        let (mut rows, mut wanted) = (0, Vec::new());
+        for (place, group) in footer.row_groups().iter().enumerate() {
+            let first = rows;
+            rows += u64::try_from(group.num_rows()).ok()?;
+            if kept.is_none_or(|kept| kept.binary_search(&place).is_ok()) {
+                wanted.push(first..rows);
+            }
+        }
+        Some(FileRows { file, rows, wanted })
     }
-    let footer = footer_of(file, footers)?;
-    footer.row_groups().iter().map(|group| u64::try_from(group.num_rows()).ok()).collect()
+}
+
+fn len(rows: &Range<u64>) -> u64 {
+    rows.end - rows.start
 }
 
 /// Whether some of a file's rows are left out already.
-fn is_narrowed(file: &PartitionedFile) -> bool {
+pub(crate) fn is_narrowed(file: &PartitionedFile) -> bool {
     file.extension::<ParquetAccessPlan>().is_some() || file.extension::<ParquetRowSelection>().is_some()
 }
 
@@ -233,28 +267,32 @@ fn bounds(row_groups: &[u64], threads: usize) -> Vec<u64> {
     if bounds.len() < 2 { vec![0, rows] } else { bounds }
 }
 
-/// The files with the rows from `first` on and before `end`, of all rows, and which of theirs these are.
-fn rows_from(files: &[&PartitionedFile], rows_of_files: &[u64], first: u64, end: u64) -> FileGroup {
+/// The files with the rows from `first` on and before `end`, of all that are wanted, and which of theirs these are.
+fn rows_from(files: &[FileRows<'_>], first: u64, end: u64) -> FileGroup {
     let mut before = 0;
     let mut group = Vec::new();
-    for (file, rows) in files.iter().zip(rows_of_files) {
-        let (from, to) = (first.max(before) - before, end.min(before + rows).saturating_sub(before));
-        before += rows;
-        if from >= to {
+    for FileRows { file, rows, wanted } in files {
+        let (mut taken, mut ranges) = (0, Vec::new());
+        for wanted in wanted {
+            let from = wanted.start + first.saturating_sub(before).min(len(wanted));
+            let to = wanted.start + end.saturating_sub(before).min(len(wanted));
+            before += len(wanted);
+            if from < to {
+                taken += to - from;
+                ranges.push(from as usize..to as usize);
+            }
+        }
+        if taken == 0 {
             continue;
         }
         let file = (*file).clone();
-        if to - from == *rows {
-            group.push(file);
-            continue;
-        }
-        let selectors = [
-            RowSelector::skip(from as usize),
-            RowSelector::select((to - from) as usize),
-            RowSelector::skip((rows - to) as usize),
-        ];
-        let selectors: Vec<_> = selectors.into_iter().filter(|selector| selector.row_count > 0).collect();
-        group.push(file.with_extension(ParquetRowSelection::new(RowSelection::from(selectors))));
+        group.push(match taken == *rows {
+            true => file,
+            false => {
+                let selection = RowSelection::from_consecutive_ranges(ranges.into_iter(), *rows as usize);
+                file.with_extension(ParquetRowSelection::new(selection))
+            }
+        });
     }
     FileGroup::new(group)
 }
@@ -269,6 +307,8 @@ mod tests {
     use datafusion::datasource::source::DataSourceExec;
     use datafusion::physical_plan::ExecutionPlan;
     use futures::StreamExt;
+
+    use datafusion::parquet::arrow::arrow_reader::RowSelector;
 
     use super::*;
     use crate::whole_files::whole_files;
@@ -342,10 +382,11 @@ mod tests {
     #[test]
     fn files_are_read_from_row_to_row() {
         let files: Vec<PartitionedFile> = (0..4).map(|n| PartitionedFile::new(format!("f{n}"), 1)).collect();
-        let files: Vec<&PartitionedFile> = files.iter().collect();
         let rows = [10, 0, 20, 5];
+        let file_rows = |(file, rows): (_, u64)| FileRows { file, rows, wanted: vec![0..rows] };
+        let files: Vec<FileRows<'_>> = files.iter().zip(rows).map(file_rows).collect();
         let read = |first, end| -> Vec<(String, Option<(usize, usize)>)> {
-            let group = rows_from(&files, &rows, first, end);
+            let group = rows_from(&files, first, end);
             let selected = |file: &PartitionedFile| {
                 file.extension::<ParquetRowSelection>().map(|selection| {
                     let selectors = selection.selection().iter().collect::<Vec<_>>();
@@ -361,6 +402,32 @@ mod tests {
         assert_eq!(read(0, 12), [("f0".into(), None), ("f2".into(), Some((0, 2)))]);
         assert_eq!(read(12, 31), [("f2".into(), Some((2, 18))), ("f3".into(), Some((0, 1)))]);
         assert!(read(35, 35).is_empty());
+    }
+
+    #[test]
+    fn row_groups_that_nobody_wants_are_passed_over() {
+        let files: Vec<PartitionedFile> = (0..3).map(|n| PartitionedFile::new(format!("f{n}"), 1)).collect();
+        let wanted = [vec![0..10, 20..30], vec![], vec![5..15]];
+        let files: Vec<FileRows<'_>> =
+            files.iter().zip(wanted).map(|(file, wanted)| FileRows { file, rows: 30, wanted }).collect();
+        let read = |first, end| -> Vec<(String, Vec<(bool, usize)>)> {
+            let group = rows_from(&files, first, end);
+            let selected = |file: &PartitionedFile| {
+                let selection = file.extension::<ParquetRowSelection>().expect("not all rows are wanted");
+                selection.selection().iter().map(|step| (step.skip, step.row_count)).collect()
+            };
+            group.iter().map(|file| (file.object_meta.location.to_string(), selected(file))).collect()
+        };
+        let (f0, f2) = ("f0".to_string(), "f2".to_string());
+        let whole = vec![(false, 10), (true, 10), (false, 10)];
+        let last = vec![(true, 5), (false, 10), (true, 15)];
+        assert_eq!(read(0, 30), [(f0.clone(), whole), (f2.clone(), last)]);
+        let ends = vec![(true, 8), (false, 2), (true, 10), (false, 3), (true, 7)];
+        assert_eq!(read(8, 13), [(f0.clone(), ends)]);
+        assert_eq!(
+            read(19, 21),
+            [(f0, vec![(true, 29), (false, 1)]), (f2, vec![(true, 5), (false, 1), (true, 24)])]
+        );
     }
 
     /// Two files with row groups of odd sizes, read in parts of rows: every row once and in order, and as many as were counted.
@@ -397,7 +464,7 @@ mod tests {
             .with_preserve_order(true)
             .build();
         for threads in [1, 2, 7] {
-            let parts = Parts::of_files(&config, Some(footers.as_ref()), threads);
+            let parts = Parts::of_files(&config, Some(footers.as_ref()), None, threads);
             let rows = parts.rows.clone().expect("they are counted");
             assert_eq!(rows.len(), [0, 3, 4, 0, 0, 0, 0, 4][threads], "{rows:?}");
             let PartsData::Files(groups) = parts.data else { panic!("files") };

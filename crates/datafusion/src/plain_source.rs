@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::CsvOptions;
 use datafusion::datasource::physical_plan::{ArrowSource, CsvSource, FileSource, ParquetSource};
 
 use crate::derived::Derived;
-use crate::derived::reading::pruning;
 use crate::reader_source::ReaderSource;
+use crate::row_group_pruning::conditions_on_bounds;
+use crate::source::ScanTable;
 
 /// The source without projection and predicate, and what of its format decides the values read.
 pub(crate) fn plain_source(source: &Arc<dyn FileSource>) -> Result<(Arc<dyn FileSource>, String), String> {
@@ -54,14 +54,15 @@ pub(crate) fn plain_source(source: &Arc<dyn FileSource>) -> Result<(Arc<dyn File
     }
 }
 
-/// The source, leaving out what a narrowed table has no row of as far as its format tells.
-pub(crate) fn pruned_source(
-    source: &Arc<dyn FileSource>,
-    conditions: &[Derived],
-    schema: &SchemaRef,
-) -> Arc<dyn FileSource> {
-    match (source.downcast_ref::<ParquetSource>(), pruning(conditions, schema)) {
-        (Some(parquet), Some(condition)) => Arc::new(parquet.with_predicate(condition)),
+/// The source, leaving out what a narrowed table has no row of as far as its format tells. Where few rows are left, columns that the
+/// conditions do not look at are decoded for these alone.
+pub(crate) fn pruned_source(source: &Arc<dyn FileSource>, table: &ScanTable) -> Arc<dyn FileSource> {
+    let conditions = conditions_on_bounds(table.conditions().iter().map(Derived::expr), table.stored());
+    match (source.downcast_ref::<ParquetSource>(), conditions) {
+        (Some(parquet), Some(condition)) => {
+            let parquet = parquet.with_predicate(condition);
+            Arc::new(parquet.with_pushdown_filters(table.selection().is_some()))
+        }
         _ => Arc::clone(source),
     }
 }

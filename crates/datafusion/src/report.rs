@@ -210,7 +210,7 @@ pub(crate) fn run_lines(run: &Run, planning: Option<Split>) -> Vec<String> {
     if !m.variants.is_empty() {
         lines.push(format!("variants: {}", chosen(m.choices())));
     }
-    lines.extend(m.steps.iter().map(|step| format!("memory: {step}")));
+    lines.extend(m.steps.iter().map(|step| format!("also: {step}")));
     lines.push(format!(
         "query: compile={}, transfer={} ({}), kernel={}, result={}",
         time(m.compile_ns),

@@ -9,6 +9,7 @@
 
 mod access;
 mod arguments;
+pub mod behind;
 mod cache;
 pub mod cpu;
 pub mod cuda;
@@ -120,6 +121,11 @@ impl CancelToken {
     /// Whether it was asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Set once it was asked to stop: for those who cannot ask.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.0.cancelled
     }
 
     /// Runs `body`; a cancellation before its end calls `stop`, at once and from the cancelling thread.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use kelpie_device::cpu::CpuDevice;
@@ -39,11 +40,17 @@ pub struct Devices {
 
 /// Opens the GPU.
 #[derive(Clone, Copy)]
-pub(crate) struct OpenGpu(pub fn() -> Result<Arc<dyn Device>, DeviceError>);
+pub(crate) struct OpenGpu {
+    pub open: fn() -> Result<Arc<dyn Device>, DeviceError>,
+    /// Whether it looks as if there were one; takes no time.
+    pub may_be_there: fn() -> bool,
+}
 
 impl Default for OpenGpu {
     fn default() -> OpenGpu {
-        OpenGpu(|| Ok(kelpie_device::cuda::CudaDevice::open(0)?))
+        // What the driver shows of itself: on Linux, and on Windows' Linux.
+        let may_be_there = || ["/dev/nvidiactl", "/dev/dxg"].iter().any(|path| Path::new(path).exists());
+        OpenGpu { open: || Ok(kelpie_device::cuda::CudaDevice::open(0)?), may_be_there }
     }
 }
 
@@ -85,6 +92,16 @@ impl Devices {
             DeviceChoice::Simt => self.get(Key::Simt(options.simt_lanes.clamp(1, 32))),
             DeviceChoice::Auto => self.get(Key::Cuda).or_else(|_| cpu()),
         }
+    }
+
+    /// The GPU, where it is open.
+    pub(crate) fn opened_gpu(&self) -> Option<Arc<dyn Device>> {
+        self.open.lock().get(&Key::Cuda).cloned()
+    }
+
+    /// Whether there is a GPU, or looks as if there were one that nobody has opened yet.
+    pub(crate) fn may_have_gpu(&self) -> bool {
+        self.opened_gpu().is_some() || self.loss().is_none() && (self.gpu.may_be_there)()
     }
 
     /// Every kind of device: usable, or why not.
@@ -141,7 +158,7 @@ impl Devices {
     }
 
     fn open_gpu(&self) -> Result<Arc<dyn Device>, DeviceError> {
-        let opened = (self.gpu.0)();
+        let opened = (self.gpu.open)();
         let mut lost = self.lost.lock();
         match (&opened, lost.as_mut()) {
             (Ok(_), _) => *lost = None,

@@ -12,9 +12,10 @@ use crate::error::EngineError;
 use crate::identity;
 use crate::memory_fallback::MemoryFallback;
 use crate::movement::Movement;
-use crate::options::Query;
+use crate::options::{Dictionaries, Query};
 use crate::query::{Engine, ends_a_stage, with_key_columns};
 use crate::shared_plans::SharedPlans;
+use crate::source::TableSource;
 use crate::stage;
 
 /// The variants of a query's last stage, as far as they are known.
@@ -40,8 +41,9 @@ impl Engine {
         };
         let device = self.devices.find(&query.options)?;
         let mut infos = Vec::new();
+        let sources = self.columns.narrowed(&device, query, false).sources;
         for scan in stage::scans(&plan) {
-            match self.scan_info(scan, query, &device) {
+            match self.scan_info(scan, (&sources, query.options.dictionaries), &device) {
                 Ok(info) => infos.push(info),
                 Err(open) => return Ok(Foreseen::After(open)),
             }
@@ -68,7 +70,7 @@ impl Engine {
     fn scan_info(
         &self,
         scan: &Scan,
-        Query { sources, options, .. }: &Query,
+        (sources, dictionaries): (&[Arc<dyn TableSource>], Dictionaries),
         device: &Arc<dyn Device>,
     ) -> Result<ScanInfo, String> {
         let missing = || format!("{} is opened", scan.table);
@@ -76,7 +78,7 @@ impl Engine {
         let mut rows = source.exact_rows();
         let mut layouts = Vec::new();
         for (column, field) in scan.columns.iter().zip(&scan.fields) {
-            let layout = match self.columns.resident(device, source, *column, options.dictionaries) {
+            let layout = match self.columns.resident(device, source, *column, dictionaries) {
                 Some(resident) => {
                     rows = Some(resident.rows);
                     Some(resident.layout.clone())

@@ -11,6 +11,7 @@ pub mod error;
 mod execution;
 mod explain;
 mod foresee;
+mod handover;
 mod heap;
 mod host;
 mod identity;
@@ -52,6 +53,7 @@ pub use calibration::{Calibrated, Measured};
 pub use delivery::Batches;
 pub use error::{EngineError, FallbackReason, QueryError};
 pub use foresee::Foreseen;
+pub use handover::FirstRun;
 pub use kelpie_compile::plan::Plan;
 pub use kelpie_compile::shape::ShapeChoices;
 pub use kelpie_compile::variant::{self, Choice, Forced, Genome};
@@ -61,8 +63,8 @@ pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind};
 pub use meter::Traffic;
 pub use metrics::{Atomics, LaneProfile, PipelineMetrics, QueryMetrics, QueryOutput};
 pub use options::{
-    DeviceChoice, Dictionaries, ExplainStage, MacroModel, Query, QueryOptions, Tier, Transfer, TunerMode,
-    TunerOptions,
+    CacheMode, DeviceChoice, Dictionaries, ExplainStage, MacroModel, Query, QueryOptions, Tier, Transfer,
+    TunerMode, TunerOptions,
 };
 pub use profile::Profile;
 pub use sort_timing::{Arrival, SortSample, SortTime};

@@ -98,6 +98,19 @@ impl TunerMode {
     }
 }
 
+/// `kelpie.cache`: what of a table is read and kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CacheMode {
+    /// The part of a table that a query's filters may find rows in, where that is less than half of it, until such parts
+    /// together would have cost as much as all of it; then, and where nothing tells of such a part, all rows.
+    #[default]
+    Auto,
+    /// All rows of a column that is asked for.
+    All,
+    /// As little as a query needs, and nothing is kept once it has ended.
+    None,
+}
+
 /// How stages are tuned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TunerOptions {
@@ -132,8 +145,13 @@ pub struct QueryOptions {
     pub transfer: Transfer,
     /// Which code kernels get.
     pub compile: Tier,
+    /// Whether the first run of a query may be the CPU's while a GPU gets ready, where whoever runs it asks for that
+    /// ([`Engine::first_run`](crate::Engine::first_run)).
+    pub handover: bool,
     /// Whether texts of a column become codes of a dictionary.
     pub dictionaries: Dictionaries,
+    /// What of a table is read and kept.
+    pub cache: CacheMode,
     /// Bytes of a column of a block that streams through the device, on average; some megabytes where absent.
     pub block_bytes: Option<u64>,
     /// Budget of device memory in bytes; the device's default where absent.
@@ -174,7 +192,9 @@ impl Default for QueryOptions {
             macro_model: MacroModel::default(),
             transfer: Transfer::default(),
             compile: Tier::default(),
+            handover: true,
             dictionaries: Dictionaries::default(),
+            cache: CacheMode::default(),
             block_bytes: None,
             memory_limit: None,
             threads: None,

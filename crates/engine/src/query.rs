@@ -19,19 +19,20 @@ use parking_lot::Mutex;
 
 use crate::bandwidth::Rates;
 use crate::calibration::Calibrations;
-use crate::columns::ColumnCache;
+use crate::columns::{ColumnCache, Narrowed};
 use crate::delivery::Batches;
 use crate::delivery::{Collected, Outlet, RowReceiver};
 use crate::devices::{DeviceState, Devices};
 use crate::error::{EngineError, FallbackReason};
 use crate::execution::Execution;
 use crate::explain::Explaining;
+use crate::handover::Handover;
 use crate::intermediate::Input;
 use crate::learned::{Fingerprint, Learned};
 use crate::memory_fallback::MemoryFallback;
 use crate::meter::{self, MeteredStream};
 use crate::metrics::{QueryMetrics, QueryOutput};
-use crate::options::{DeviceChoice, ExplainStage, Query, QueryOptions};
+use crate::options::{CacheMode, DeviceChoice, ExplainStage, Query, QueryOptions};
 use crate::profile::ProfiledStream;
 use crate::stack::with_room;
 use crate::stage::{self, KernelVariants, Prepared};
@@ -62,6 +63,8 @@ pub struct Engine {
     /// Held by who measures a device.
     measuring: Mutex<()>,
     threads: QueryThreads,
+    /// Whose first run was the CPU's.
+    pub(crate) handover: Handover,
 }
 
 impl Engine {
@@ -200,6 +203,11 @@ impl Engine {
         let mut execution = self.begin(query, cancel, None)?;
         let _span = trace::open(Track::Host, || format!("compiled part on {}", execution.device.name()));
         let done = with_room(&query.plan, || execution.run_whole(&query.plan, rows));
+        if query.options.cache == CacheMode::None {
+            // What it has read is nobody's any more.
+            execution.inputs.clear();
+            self.columns.forget_lost();
+        }
         done.map_err(|error| lost(error, &execution.device))?;
         let (device, total) = (Arc::clone(&execution.device), Arc::clone(&execution.total));
         let mut metrics = execution.metrics;
@@ -273,6 +281,8 @@ impl Engine {
             .steps
             .extend(self.devices.loss().filter(|_| is_other).map(|why| format!("{why}; on the CPU")));
         let total = meter::Total::default();
+        let Narrowed { sources, steps } = self.columns.narrowed(&device, query, explain.is_none());
+        metrics.steps.extend(steps);
         Ok(Execution {
             engine: self,
             stream: begin_query(&device, &query.options, &total)?,
@@ -282,7 +292,7 @@ impl Engine {
             total,
             options: query.options.clone(),
             least_fallback: MemoryFallback::AsAsked,
-            inputs: query.sources.iter().cloned().map(Input::Table).collect(),
+            inputs: sources.into_iter().map(Input::Table).collect(),
             kept: BTreeSet::new(),
             cancel,
             metrics,
@@ -290,8 +300,10 @@ impl Engine {
         })
     }
 
-    /// Waits until nothing is being compiled behind the queries, neither variants nor better code: who measures runs goes on then.
+    /// Waits until nothing is being compiled behind the queries, neither variants nor better code, and no query is made ready for a
+    /// GPU: who measures runs goes on then.
     pub fn wait_for_compilers(&self) {
+        Engine::wait_for_handover();
         self.tuner.behind.wait();
         self.devices.opened().iter().for_each(|device| device.finish_compiling());
     }

@@ -1,8 +1,8 @@
 //! Where columns come from.
 
 use std::any::Any;
-use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -57,6 +57,15 @@ pub trait TableSource: Send + Sync + std::fmt::Debug {
     /// What a column will be like, where something tells (statistics of files).
     fn expected(&self, _column: usize) -> Option<Expected> {
         None
+    }
+    /// The same table without rows that the query's filters leave out anyway, where some of its columns cost less to read so. They
+    /// are other data than this one's; which of both is read, the column cache decides.
+    fn narrower(&self, _columns: &[usize]) -> Option<Arc<dyn TableSource>> {
+        None
+    }
+    /// What it costs to read some columns, in rows of all of them; mostly as many as there are.
+    fn rows_to_read(&self, _columns: &[usize]) -> Option<u64> {
+        self.exact_rows()
     }
     /// Rows, where known exactly.
     fn exact_rows(&self) -> Option<u64>;

@@ -235,7 +235,11 @@ fn child(arguments: &[String]) -> ExitCode {
     let genomes = rest.iter().find_map(|text| text.strip_prefix(VARIANTS)).unwrap_or("0");
     let Ok(genomes) = genomes.parse() else { return usage() };
     let settings = rest.iter().filter(|text| !text.starts_with(VARIANTS));
-    let settings: Vec<(&str, &str)> = settings.filter_map(|pair| pair.split_once('=')).collect();
+    // What is asked to run on a GPU shall run there.
+    let settings: Vec<(&str, &str)> = [("kelpie.handover", "off")]
+        .into_iter()
+        .chain(settings.filter_map(|pair| pair.split_once('=')))
+        .collect();
     let conditions = Conditions { settings: &settings, genomes };
     // A panic is an outcome, mostly of DataFusion's: a line tells enough.
     std::panic::set_hook(Box::new(|panic| eprintln!("{}", panic.to_string().replace('\n', " "))));

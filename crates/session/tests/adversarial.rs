@@ -61,7 +61,7 @@ async fn forced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cuda() {
     if has_cuda(&Engine::default()) {
-        let pieces = seeds(NORMAL, 12..16, &[("kelpie.device", "cuda")]);
+        let pieces = seeds(NORMAL, 12..16, &[("kelpie.device", "cuda"), ("kelpie.handover", "off")]);
         adversarial_agree("adversarial on a GPU", pieces, 4).await;
     }
 }

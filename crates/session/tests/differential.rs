@@ -166,7 +166,7 @@ async fn cuda() {
         return;
     }
     for model in ["resolution", "pipelined"] {
-        let settings = [("kelpie.device", "cuda"), ("kelpie.micro_model", model)];
+        let settings = [("kelpie.device", "cuda"), ("kelpie.handover", "off"), ("kelpie.micro_model", model)];
         single_agree("one table on a GPU", single(60, 5, &settings), 10).await;
         relational_agree("relational on a GPU", seeds(RELATIONAL, 2001..2005, &settings), 4).await;
     }

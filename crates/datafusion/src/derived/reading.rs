@@ -9,9 +9,6 @@ use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOption
 use datafusion::arrow::compute::filter_record_batch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::utils::{collect_columns, conjunction_opt, split_conjunction};
 use kelpie_engine::EngineError;
 use kelpie_engine::error::FallbackReason;
 
@@ -93,15 +90,4 @@ impl<'a> Reading<'a> {
         let missing = |_| EngineError::Internal(format!("column {column} was not read"));
         self.stored.binary_search(&column).map_err(missing)
     }
-}
-
-/// What a reader may go by to leave out rows that none of the conditions can hold for. It judges by least and greatest
-/// values, behind which NaN hides: conditions on floats are kept from it.
-pub(crate) fn pruning(conditions: &[Derived], schema: &SchemaRef) -> Option<Arc<dyn PhysicalExpr>> {
-    let is_float = |column: &Column| {
-        schema.fields().get(column.index()).is_none_or(|field| field.data_type().is_floating())
-    };
-    let conjuncts = conditions.iter().flat_map(|condition| split_conjunction(condition.expr()));
-    let safe = conjuncts.filter(|conjunct| !collect_columns(conjunct).iter().any(is_float));
-    conjunction_opt(safe.cloned())
 }

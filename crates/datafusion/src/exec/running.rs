@@ -9,7 +9,7 @@ use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::{DataFusionError, Result};
-use kelpie_engine::{Batches, CancelToken, Engine, EngineError, Place, Query, QueryMetrics};
+use kelpie_engine::{Batches, CancelToken, Engine, EngineError, FirstRun, Place, Query, QueryMetrics};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -68,8 +68,14 @@ impl EngineJob {
             sent.map_err(|_| EngineError::Cancelled)
         };
         let mut take = |batch| conform(&batch, &self.schema, &mut send);
-        let outcome = self.engine.stream(&self.query, self.batches, cancel, &mut take);
-        outcome.map(|metrics| (metrics, start.elapsed().saturating_sub(waited)))
+        let Some(first) = self.engine.first_run(&self.query, cancel) else {
+            let outcome = self.engine.stream(&self.query, self.batches, cancel, &mut take);
+            return outcome.map(|metrics| (metrics, start.elapsed().saturating_sub(waited)));
+        };
+        let mut metrics = self.engine.stream(&first.query, self.batches, cancel, &mut take)?;
+        metrics.steps.push(FirstRun::STEP.into());
+        Engine::hand_over(&self.engine, self.query.clone(), &first);
+        Ok((metrics, start.elapsed().saturating_sub(waited)))
     }
 }
 

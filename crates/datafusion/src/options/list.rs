@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use kelpie_engine::{
-    DeviceChoice, Dictionaries, MacroModel, MicroModel, Profile, Resolution, Tier, Transfer, TunerMode,
+    CacheMode, DeviceChoice, Dictionaries, MacroModel, MicroModel, Profile, Resolution, Tier, Transfer,
+    TunerMode,
 };
 
 use super::{Fallback, GenericPlanMode, KelpieOptions};
@@ -143,6 +144,9 @@ const MACRO_MODELS: Named<MacroModel> = &[
 const TIERS: Named<Tier> = &[("auto", Tier::Auto), ("quick", Tier::Quick), ("best", Tier::Best)];
 const TRANSFERS: Named<Transfer> =
     &[("auto", Transfer::Auto), ("copy", Transfer::Copy), ("zero_copy", Transfer::ZeroCopy)];
+const HANDOVER: Named<bool> = &[("auto", true), ("off", false)];
+const CACHE: Named<CacheMode> =
+    &[("auto", CacheMode::Auto), ("all", CacheMode::All), ("none", CacheMode::None)];
 const DICTIONARIES: Named<Dictionaries> = &[("auto", Dictionaries::Auto), ("off", Dictionaries::Off)];
 const TUNERS: Named<TunerMode> = &[
     ("off", TunerMode::Off),
@@ -222,6 +226,23 @@ pub static OPTIONS: &[SessionOption] = &[
          such columns beside those with codes",
         query.dictionaries,
         DICTIONARIES
+    ),
+    choice!(
+        "handover",
+        "auto, off",
+        "whether the first run of a query is the CPU's where a GPU would take longer to open and to get its code, which it gets after \
+         that run",
+        query.handover,
+        HANDOVER
+    ),
+    choice!(
+        "cache",
+        "auto, all, none",
+        "what of a table is read and kept: the part that filters may find rows in, until such parts together would have cost as much as \
+         all of it, then all; always all rows of the columns that are asked for; or as little as a query needs, of which nothing is \
+         kept once it has ended",
+        query.cache,
+        CACHE
     ),
     size!(
         "block_bytes",

@@ -8,6 +8,7 @@ use datafusion::parquet::basic::{Encoding, Type};
 use datafusion::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
 use super::integers::Integers;
+use super::pages::PageValues;
 
 /// A column of a table as it stands in a file.
 #[derive(Debug, Clone)]
@@ -16,16 +17,17 @@ pub(super) struct FileColumn {
     /// Which of the file's columns it is, at the top and among the leaves.
     root: usize,
     pub(super) leaf: usize,
-    pub(super) read: Read,
+    /// What its pages have, where they can be read.
+    pages: Option<PageValues>,
     /// The table's type.
     data_type: DataType,
 }
 
-/// What reads a column.
+/// What reads a column of a row group.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Read {
-    /// Its pages are: of integers.
-    Pages(Integers),
+    /// Its pages are, of such values.
+    Pages(PageValues),
     /// Arrow's reader; which of the columns that it gives.
     Arrow(usize),
 }
@@ -59,24 +61,30 @@ impl FileColumns {
             }
             let data_type = field.data_type().clone();
             let physical = column.physical_type();
-            let read = Integers::of(&data_type, physical).map_or(Read::Arrow(0), Read::Pages);
+            let pages = match is_text(&data_type) {
+                true => Some(PageValues::Texts),
+                false => Integers::of(&data_type, physical).map(PageValues::Integers),
+            };
             is_form_of(own.data_type(), &data_type, physical).then_some(FileColumn {
                 name: own.name().clone(),
                 root,
                 leaf,
-                read,
+                pages,
                 data_type,
             })
         };
-        let mut wanted = wanted.iter().map(find).collect::<Option<Vec<_>>>()?;
-        // The reader gives each column once, in the order in which the file has them.
-        let roots: BTreeSet<usize> = wanted.iter().filter_map(FileColumn::of_arrow).collect();
-        for column in &mut wanted {
-            if let Read::Arrow(place) = &mut column.read {
-                *place = roots.range(..column.root).count();
-            }
-        }
+        let wanted = wanted.iter().map(find).collect::<Option<Vec<_>>>()?;
         Some(FileColumns { schema: schema.into(), wanted })
+    }
+
+    /// What reads each column of a row group.
+    pub(super) fn readers(&self, group: &RowGroupMetaData) -> Vec<Read> {
+        let pages = |column: &FileColumn| column.pages_of(group.column(column.leaf));
+        let of_arrow = self.wanted.iter().filter(|column| pages(column).is_none());
+        // The reader gives each column once, in the order in which the file has them.
+        let roots: BTreeSet<usize> = of_arrow.map(|column| column.root).collect();
+        let arrow = |column: &FileColumn| Read::Arrow(roots.range(..column.root).count());
+        self.wanted.iter().map(|column| pages(column).map_or_else(|| arrow(column), Read::Pages)).collect()
     }
 
     /// The schema by which the reader reads a row group.
@@ -91,18 +99,26 @@ impl FileColumns {
         Schema::new_with_metadata(Fields::from(fields), self.schema.metadata().clone()).into()
     }
 
-    /// What Arrow's reader reads of a file; `None` where that is no column.
-    pub(super) fn projection(&self, metadata: &ParquetMetaData) -> Option<ProjectionMask> {
-        let mut roots = self.wanted.iter().filter_map(FileColumn::of_arrow).peekable();
+    /// What Arrow's reader reads of a row group; `None` where that is no column.
+    pub(super) fn projection(&self, metadata: &ParquetMetaData, readers: &[Read]) -> Option<ProjectionMask> {
+        let columns = self.wanted.iter().zip(readers);
+        let of_arrow = columns.filter(|(_, read)| matches!(read, Read::Arrow(_)));
+        let mut roots = of_arrow.map(|(column, _)| column.root).peekable();
         roots.peek()?;
         Some(ProjectionMask::roots(metadata.file_metadata().schema_descr(), roots))
     }
 }
 
 impl FileColumn {
-    /// Which of the file's columns it is, where Arrow's reader reads it.
-    fn of_arrow(&self) -> Option<usize> {
-        matches!(self.read, Read::Arrow(_)).then_some(self.root)
+    /// What the pages of a row group have, where they can be read: texts only where all refer to a dictionary for certain.
+    fn pages_of(&self, chunk: &ColumnChunkMetaData) -> Option<PageValues> {
+        match self.pages? {
+            PageValues::Texts => {
+                let is_certain = chunk.page_encoding_stats_mask().is_some() && has_dictionary(chunk);
+                is_certain.then_some(PageValues::Texts)
+            }
+            integers => Some(integers),
+        }
     }
 }
 

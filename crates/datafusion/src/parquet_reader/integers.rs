@@ -264,6 +264,29 @@ impl Batch {
         })
     }
 
+    /// Adds places in a dictionary of so many entries as they are; `false` where it has not all of these.
+    pub(super) fn push_as_places(&mut self, entries: usize, places: &Run<'_>) -> bool {
+        fn extend<T: Integer>(out: &mut Vec<T>, places: &Run<'_>) -> Option<u32> {
+            match places {
+                Run::Same(place, count) => {
+                    out.extend(repeat_n(T::of(i64::from(*place)), *count));
+                    Some(*place)
+                }
+                Run::Each(places) => {
+                    out.extend(places.iter().map(|place| T::of(i64::from(*place))));
+                    places.iter().copied().max()
+                }
+            }
+        }
+        self.prepare(match entries {
+            ..=0x100 => Width::U8,
+            0x101..=0x1_0000 => Width::U16,
+            _ => Width::I32,
+        });
+        let greatest = of_any_width!(&mut self.values, values => extend(values, places));
+        greatest.is_none_or(|greatest| (greatest as usize) < entries)
+    }
+
     /// Adds values that are written one behind the other.
     pub(super) fn push_plain(&mut self, integers: Integers, bytes: &[u8]) {
         fn extend<T: Integer>(out: &mut Vec<T>, integers: Integers, bytes: &[u8]) {
@@ -300,10 +323,16 @@ impl Batch {
         }
     }
 
-    /// The rows, as an array of some integers. Decimals of which nobody has looked at the digits are an array of decimals.
-    pub(super) fn finish(mut self, integers: Integers) -> Result<ArrayRef, String> {
+    /// The rows' values, and which rows have none.
+    pub(super) fn into_values(mut self) -> (Values, Option<NullBuffer>) {
         let nulls = self.nulls.finish();
-        let array: ArrayRef = match (self.values, integers.decimal) {
+        (self.values, nulls)
+    }
+
+    /// The rows, as an array of some integers. Decimals of which nobody has looked at the digits are an array of decimals.
+    pub(super) fn finish(self, integers: Integers) -> Result<ArrayRef, String> {
+        let (values, nulls) = self.into_values();
+        let array: ArrayRef = match (values, integers.decimal) {
             (Values::U8(values), _) => Arc::new(UInt8Array::new(values.into(), nulls)),
             (Values::U16(values), _) => Arc::new(UInt16Array::new(values.into(), nulls)),
             (Values::I32(values), Some((precision, scale))) if precision <= Decimal32Type::MAX_PRECISION => {

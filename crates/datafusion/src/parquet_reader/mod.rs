@@ -14,6 +14,7 @@ mod opened;
 mod packed;
 mod pages;
 mod row_group;
+mod texts;
 
 use std::collections::HashSet;
 use std::slice;

@@ -20,8 +20,8 @@ use super::Origin;
 use super::chunks::Chunks;
 use super::dictionaries::LastDictionary;
 use super::forms::{FileColumn, FileColumns, Read};
-use super::pages::IntegerColumn;
-use super::row_group::{BATCH_ROWS, RowGroup};
+use super::pages::PageColumn;
+use super::row_group::{BATCH_ROWS, ColumnReader, RowGroup};
 
 /// Rows of a row group that are wanted.
 #[derive(Debug)]
@@ -37,8 +37,6 @@ pub(super) struct OpenedFile<'a> {
     bytes: Box<dyn AsyncFileReader + Send>,
     metadata: Arc<ParquetMetaData>,
     columns: FileColumns,
-    /// Of the columns that Arrow's reader reads, where there are any.
-    projection: Option<ProjectionMask>,
     parts: VecDeque<Part>,
     /// For the forms of the last row group's columns; mostly those of the next ones, too.
     forms: Option<(SchemaRef, ArrowReaderMetadata)>,
@@ -55,21 +53,22 @@ impl<'a> OpenedFile<'a> {
         runtime: &Handle,
     ) -> Result<OpenedFile<'a>, String> {
         let selection = file.extension::<ParquetRowSelection>().map(ParquetRowSelection::selection);
-        // Where rows are left out, the index tells which pages need not be read.
-        let policy = match selection {
-            Some(_) => PageIndexPolicy::Optional,
-            None => PageIndexPolicy::Skip,
+        let mut metadata = |policy| {
+            let options = ArrowReaderOptions::new().with_page_index_policy(policy);
+            runtime.block_on(bytes.get_metadata(Some(&options))).map_err(|error| error.to_string())
         };
-        let options = ArrowReaderOptions::new().with_page_index_policy(policy);
-        let metadata =
-            runtime.block_on(bytes.get_metadata(Some(&options))).map_err(|error| error.to_string())?;
+        let mut footer = metadata(PageIndexPolicy::Skip)?;
+        let parts = parts(&footer, selection.cloned())?;
+        // Where rows within a row group are left out, the index tells which pages need not be read.
+        if parts.iter().any(|part| part.rows.is_some()) {
+            footer = metadata(PageIndexPolicy::Optional)?;
+        }
+        let metadata = footer;
         let columns =
             FileColumns::find(&metadata, wanted).ok_or("the file was replaced while it was read")?;
-        let projection = columns.projection(&metadata);
-        let parts = parts(&metadata, selection.cloned())?;
         let dictionaries = wanted.iter().map(|_| LastDictionary::default()).collect();
         let (forms, reading) = (None, None);
-        Ok(OpenedFile { file, bytes, metadata, columns, projection, parts, forms, reading, dictionaries })
+        Ok(OpenedFile { file, bytes, metadata, columns, parts, forms, reading, dictionaries })
     }
 
     /// The next rows; `None` behind the last.
@@ -116,29 +115,33 @@ impl<'a> OpenedFile<'a> {
             .block_on(self.bytes.get_byte_ranges(ranges.clone()))
             .map_err(|error| error.to_string())?;
         let chunks = Chunks::new(self.file.object_meta.size, &ranges, parts);
-        let arrow = self.arrow_reader(&part, &chunks)?;
+        let readers = self.columns.readers(group);
+        let projection = self.columns.projection(&metadata, &readers);
+        let arrow = projection.map(|projection| self.arrow_reader(&part, projection, &chunks)).transpose()?;
         let chunks = Arc::new(chunks);
         let descriptions = metadata.file_metadata().schema_descr();
-        let pages = self.columns.wanted.iter().map(|column| {
-            let Read::Pages(integers) = column.read else { return Ok(None) };
-            let described = (descriptions.column(column.leaf), integers);
-            let locations = pages_of(column).cloned();
-            IntegerColumn::new(described, (group, column.leaf), Arc::clone(&chunks), locations)
-                .map(Some)
-                .map_err(|what| format!("a damaged file: column {}: {what}", column.name))
+        let columns = self.columns.wanted.iter().zip(readers).map(|(column, read)| match read {
+            Read::Pages(values) => {
+                let described = (descriptions.column(column.leaf), values);
+                let locations = pages_of(column).cloned();
+                PageColumn::new(described, (group, column.leaf), Arc::clone(&chunks), locations)
+                    .map(|pages| ColumnReader::Pages(Box::new(pages)))
+                    .map_err(|what| format!("a damaged file: column {}: {what}", column.name))
+            }
+            Read::Arrow(place) => Ok(ColumnReader::Arrow(place)),
         });
-        let pages = pages.collect::<Result<_, String>>()?;
+        let columns = columns.collect::<Result<_, String>>()?;
         let rows = usize::try_from(group.num_rows()).map_err(|error| error.to_string())?;
-        Ok(RowGroup::new(arrow, pages, (rows, part.rows)))
+        Ok(RowGroup::new(arrow, columns, (rows, part.rows)))
     }
 
-    /// Arrow's reader of the columns of a row group that it reads, if there are any.
+    /// Arrow's reader of some columns of a row group.
     fn arrow_reader(
         &mut self,
         part: &Part,
+        projection: ProjectionMask,
         chunks: &Chunks,
-    ) -> Result<Option<ParquetRecordBatchReader>, String> {
-        let Some(projection) = &self.projection else { return Ok(None) };
+    ) -> Result<ParquetRecordBatchReader, String> {
         let schema = self.columns.schema(self.metadata.row_group(part.group));
         let forms = match self.forms.take().filter(|(known, _)| *known == schema) {
             Some((_, forms)) => forms,
@@ -152,11 +155,11 @@ impl<'a> OpenedFile<'a> {
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(chunks.clone(), forms)
             .with_batch_size(BATCH_ROWS)
             .with_row_groups(vec![part.group])
-            .with_projection(projection.clone());
+            .with_projection(projection);
         if let Some(rows) = &part.rows {
             builder = builder.with_row_selection(rows.clone());
         }
-        builder.build().map(Some).map_err(|error| error.to_string())
+        builder.build().map_err(|error| error.to_string())
     }
 
     /// The columns that are wanted, with the values of the file's folders.

@@ -1,9 +1,10 @@
-//! The pages of a column of integers in a row group.
+//! The pages of a column of integers, or of texts of a dictionary, in a row group.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
+use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::parquet::basic::Encoding;
 use datafusion::parquet::column::page::{Page, PageMetadata, PageReader};
@@ -17,18 +18,43 @@ use datafusion::parquet::schema::types::ColumnDescPtr;
 
 use super::chunks::Chunks;
 use super::integers::{Batch, Integers, Values};
-use super::packed::{Numbers, valid_rows};
+use super::packed::{Numbers, Run, valid_rows};
+use super::texts;
 
-/// A column of integers that is being read.
-pub(super) struct IntegerColumn {
+/// What the values of pages are.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PageValues {
+    Integers(Integers),
+    /// Texts, of which each page refers to the dictionary.
+    Texts,
+}
+
+/// A column that is being read.
+pub(super) struct PageColumn {
     column: ColumnDescPtr,
-    integers: Integers,
+    values: PageValues,
     pages: SerializedPageReader<Chunks>,
     /// Rows of the row group behind the open page.
     rows_behind: usize,
-    /// As it is in the file, and decoded.
-    dictionary: Option<(Page, Values)>,
+    dictionary: Option<Dictionary>,
     page: Option<OpenPage>,
+}
+
+/// What pages refer to.
+enum Dictionary {
+    /// As it is in the file, and decoded.
+    Integers(Page, Values),
+    Texts(ArrayRef),
+}
+
+impl Dictionary {
+    /// Adds the entries at some places to the rows of a batch; `false` where there are none there.
+    fn push(&self, places: &Run<'_>, batch: &mut Batch) -> bool {
+        match self {
+            Dictionary::Integers(_, values) => batch.push_places(values, places),
+            Dictionary::Texts(texts) => batch.push_as_places(texts.len(), places),
+        }
+    }
 }
 
 /// A page of which rows are left.
@@ -37,15 +63,15 @@ struct OpenPage {
     rows: usize,
     /// Which rows have a value; `None`: all.
     valid: Option<BooleanBuffer>,
-    values: PageValues,
+    unread: Unread,
 }
 
 /// Values that were not read yet.
-enum PageValues {
+enum Unread {
     /// Places in the dictionary.
     Places(Numbers),
-    /// As they are.
-    Plain(Bytes),
+    /// Integers as they are.
+    Plain(Integers, Bytes),
 }
 
 impl OpenPage {
@@ -65,18 +91,33 @@ fn first(bytes: &Bytes, length: usize) -> Result<Bytes, String> {
     }
 }
 
-impl IntegerColumn {
+impl PageColumn {
     /// A column of a row group, by what was read of the file and, where not all of its pages were, where they are.
     pub(super) fn new(
-        (column, integers): (ColumnDescPtr, Integers),
+        (column, values): (ColumnDescPtr, PageValues),
         (group, leaf): (&RowGroupMetaData, usize),
         chunks: Arc<Chunks>,
         locations: Option<Vec<PageLocation>>,
-    ) -> Result<IntegerColumn, String> {
+    ) -> Result<PageColumn, String> {
         let rows = usize::try_from(group.num_rows()).map_err(|error| error.to_string())?;
         let pages = SerializedPageReader::new(chunks, group.column(leaf), rows, locations);
         let pages = pages.map_err(|error| error.to_string())?;
-        Ok(IntegerColumn { column, integers, pages, rows_behind: rows, dictionary: None, page: None })
+        Ok(PageColumn { column, values, pages, rows_behind: rows, dictionary: None, page: None })
+    }
+
+    /// The rows that were read into a batch, as an array.
+    pub(super) fn finish(&self, batch: Batch) -> Result<ArrayRef, String> {
+        match (self.values, &self.dictionary) {
+            (PageValues::Integers(integers), _) => batch.finish(integers),
+            (PageValues::Texts, dictionary) => {
+                let (places, nulls) = batch.into_values();
+                let texts = dictionary.as_ref().and_then(|dictionary| match dictionary {
+                    Dictionary::Texts(texts) => Some(texts),
+                    Dictionary::Integers(..) => None,
+                });
+                texts::of_places(places, nulls, texts)
+            }
+        }
     }
 
     /// The next rows.
@@ -90,17 +131,17 @@ impl IntegerColumn {
             let rows = left.min(page.rows - page.next_row);
             let (valid, values) = page.valid(rows);
             let before = batch.len();
-            match &mut page.values {
-                PageValues::Plain(bytes) => {
-                    let of_rows = first(bytes, values * self.integers.bytes)?;
+            match &mut page.unread {
+                Unread::Plain(integers, bytes) => {
+                    let of_rows = first(bytes, values * integers.bytes)?;
                     bytes.advance(of_rows.len());
-                    batch.push_plain(self.integers, &of_rows);
+                    batch.push_plain(*integers, &of_rows);
                 }
-                PageValues::Places(places) => {
-                    let dictionary = self.dictionary.as_ref().map(|(_, dictionary)| dictionary);
+                Unread::Places(places) => {
+                    let dictionary = self.dictionary.as_ref();
                     while batch.len() < before + values {
                         let run = places.next(before + values - batch.len())?;
-                        if !dictionary.is_some_and(|dictionary| batch.push_places(dictionary, &run)) {
+                        if !dictionary.is_some_and(|dictionary| dictionary.push(&run, batch)) {
                             return Err("a page refers to what its dictionary does not have".into());
                         }
                     }
@@ -123,12 +164,12 @@ impl IntegerColumn {
             };
             let rows = left.min(page.rows - page.next_row);
             let (_, values) = page.valid(rows);
-            match &mut page.values {
-                PageValues::Plain(bytes) => {
-                    let skipped = first(bytes, values * self.integers.bytes)?.len();
+            match &mut page.unread {
+                Unread::Plain(integers, bytes) => {
+                    let skipped = first(bytes, values * integers.bytes)?.len();
                     bytes.advance(skipped);
                 }
-                PageValues::Places(places) => places.skip(values)?,
+                Unread::Places(places) => places.skip(values)?,
             }
             self.passed(rows);
             left -= rows;
@@ -177,8 +218,18 @@ impl IntegerColumn {
             if !matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY) {
                 return Err(format!("its dictionary is encoded as {encoding}"));
             }
-            let values = self.integers.dictionary(buf, *num_values as usize)?;
-            self.dictionary = Some((page, values));
+            let entries = *num_values as usize;
+            self.dictionary = Some(match self.values {
+                PageValues::Integers(integers) => {
+                    let values = integers.dictionary(buf, entries)?;
+                    Dictionary::Integers(page, values)
+                }
+                // Rows of a batch that were read already would have other texts.
+                PageValues::Texts if self.dictionary.is_some() => {
+                    return Err("it has two dictionaries".into());
+                }
+                PageValues::Texts => Dictionary::Texts(texts::dictionary(buf, entries)?),
+            });
             return Ok(());
         }
         // More rows than the row group has nobody asks for.
@@ -212,24 +263,33 @@ impl IntegerColumn {
         };
         let levels = first(&bytes, levels)?;
         let bytes = bytes.slice(levels.len()..);
-        let values = match page.encoding() {
-            Encoding::PLAIN => PageValues::Plain(bytes),
-            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
+        let unread = match (page.encoding(), self.values) {
+            (Encoding::PLAIN, PageValues::Integers(integers)) => Unread::Plain(integers, bytes),
+            (Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY, _) => {
                 // A page without a value need not say anything.
                 let width = bytes.first().copied().unwrap_or(0);
-                PageValues::Places(Numbers::new(bytes.slice(bytes.len().min(1)..), width)?)
+                Unread::Places(Numbers::new(bytes.slice(bytes.len().min(1)..), width)?)
             }
             _ => return self.open_by_arrow(page, rows),
         };
         let valid = if has_nulls { valid_rows(&levels, rows)? } else { None };
-        Ok(OpenPage { next_row: 0, rows, valid, values })
+        Ok(OpenPage { next_row: 0, rows, valid, unread })
     }
 
-    /// Opens a page in one of the rarer encodings: Arrow decodes it.
+    /// Opens a page of integers in one of the rarer encodings: Arrow decodes it.
     fn open_by_arrow(&self, page: Page, rows: usize) -> Result<OpenPage, String> {
-        let dictionary = self.dictionary.as_ref().map(|(page, _)| page.clone());
+        let PageValues::Integers(integers) = self.values else {
+            let encoding = page.encoding();
+            return Err(format!(
+                "a page is encoded as {encoding}, where all are said to refer to a dictionary"
+            ));
+        };
+        let dictionary = self.dictionary.as_ref().and_then(|dictionary| match dictionary {
+            Dictionary::Integers(page, _) => Some(page.clone()),
+            Dictionary::Texts(_) => None,
+        });
         let pages = OnePage(dictionary.into_iter().chain([page]).collect());
-        let decoded = match self.integers.bytes {
+        let decoded = match integers.bytes {
             4 => decoded::<Int32Type>(&self.column, pages, rows).map(|(values, levels)| {
                 (values.into_iter().flat_map(i32::to_le_bytes).collect::<Vec<u8>>(), levels)
             }),
@@ -243,7 +303,7 @@ impl IntegerColumn {
         if valid.as_ref().is_some_and(|valid| valid.len() < rows) {
             return Err("a page has fewer values than it says".into());
         }
-        Ok(OpenPage { next_row: 0, rows, valid, values: PageValues::Plain(values.into()) })
+        Ok(OpenPage { next_row: 0, rows, valid, unread: Unread::Plain(integers, values.into()) })
     }
 }
 

@@ -5,19 +5,25 @@ use std::collections::VecDeque;
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
 
-use super::forms::{FileColumn, Read};
-use super::integers::{Batch, Integers};
-use super::pages::IntegerColumn;
+use super::forms::FileColumn;
+use super::integers::Batch;
+use super::pages::PageColumn;
 
 /// Rows of a batch: a few columns of so many fit a core's caches.
 pub(super) const BATCH_ROWS: usize = 1 << 14;
+
+/// What reads a column.
+pub(super) enum ColumnReader {
+    Pages(Box<PageColumn>),
+    /// Arrow's reader; which of the columns that it gives.
+    Arrow(usize),
+}
 
 /// The columns of a row group.
 pub(super) struct RowGroup {
     /// Of those that Arrow's reader reads.
     arrow: Option<ParquetRecordBatchReader>,
-    /// By column; `None` where Arrow's reader reads it.
-    pages: Vec<Option<IntegerColumn>>,
+    columns: Vec<ColumnReader>,
     /// Rows to read and to pass over.
     rows: VecDeque<RowSelector>,
 }
@@ -26,11 +32,11 @@ impl RowGroup {
     /// A row group of so many rows, of which some are wanted, or all.
     pub(super) fn new(
         arrow: Option<ParquetRecordBatchReader>,
-        pages: Vec<Option<IntegerColumn>>,
+        columns: Vec<ColumnReader>,
         (all, wanted): (usize, Option<RowSelection>),
     ) -> RowGroup {
         let rows = wanted.map_or_else(|| vec![RowSelector::select(all)].into(), VecDeque::from);
-        RowGroup { arrow, pages, rows }
+        RowGroup { arrow, columns, rows }
     }
 
     /// The next rows of all columns; `None` behind the last.
@@ -49,15 +55,14 @@ impl RowGroup {
             return Ok(None);
         }
         let mut arrays = Vec::new();
-        for (column, pages) in columns.iter().zip(&mut self.pages) {
-            arrays.push(match (column.read, pages) {
-                (Read::Pages(integers), Some(pages)) => read_pages(pages, (integers, rows), &steps)
+        for (column, reader) in columns.iter().zip(&mut self.columns) {
+            arrays.push(match reader {
+                ColumnReader::Pages(pages) => read_pages(pages, rows, &steps)
                     .map_err(|what| format!("a damaged file: column {}: {what}", column.name))?,
-                (Read::Arrow(place), _) => {
-                    let array = of_arrow.as_ref().and_then(|batch| batch.columns().get(place));
+                ColumnReader::Arrow(place) => {
+                    let array = of_arrow.as_ref().and_then(|batch| batch.columns().get(*place));
                     array.cloned().ok_or("a column was not read")?
                 }
-                (Read::Pages(_), None) => return Err("a column was not opened".into()),
             });
         }
         Ok(Some((rows, arrays)))
@@ -83,11 +88,7 @@ impl RowGroup {
     }
 }
 
-fn read_pages(
-    pages: &mut IntegerColumn,
-    (integers, rows): (Integers, usize),
-    steps: &[RowSelector],
-) -> Result<ArrayRef, String> {
+fn read_pages(pages: &mut PageColumn, rows: usize, steps: &[RowSelector]) -> Result<ArrayRef, String> {
     let mut batch = Batch::new(rows);
     for step in steps {
         match step.skip {
@@ -95,5 +96,5 @@ fn read_pages(
             false => pages.read(step.row_count, &mut batch)?,
         }
     }
-    batch.finish(integers)
+    pages.finish(batch)
 }

@@ -124,7 +124,7 @@ fn aggregated(aggregation: &Node) -> &Node {
 }
 
 /// Why an aggregation is left, if it has too many aggregates for its rows.
-fn many_aggregates(node: &Node, has_gpu: bool) -> Option<String> {
+fn many_aggregates(node: &Node, has_gpu: impl FnOnce() -> bool) -> Option<String> {
     let aggregates = node.downcast_ref::<AggregateExec>()?.aggr_expr().len();
     if aggregates <= MANY_AGGREGATES {
         return None;
@@ -132,7 +132,8 @@ fn many_aggregates(node: &Node, has_gpu: bool) -> Option<String> {
     let input = aggregated(node);
     let is_worth_it =
         estimated_rows(input).is_some_and(|rows| rows > (aggregates as f64).powi(2) * ROWS_OF_PAIRS);
-    let is_too_many = has_gpu && aggregates > MOST_AGGREGATES;
+    // Whoever asks for the GPU opens it, which takes a while.
+    let is_too_many = aggregates > MOST_AGGREGATES && has_gpu();
     (is_too_many || !is_worth_it)
         .then(|| format!("compiling a kernel of {aggregates} aggregates takes longer than its rows"))
 }
@@ -194,7 +195,7 @@ impl Parts<'_> {
         if above.all_rows && scans_all(node) && estimated_rows(node).is_none_or(|rows| rows > EARLY_ROWS) {
             return Some("every row is a part of the result".into());
         }
-        if let Some(reason) = many_aggregates(node, self.has_gpu()) {
+        if let Some(reason) = many_aggregates(node, || self.has_gpu()) {
             return Some(reason);
         }
         let pairs = node.is::<CrossJoinExec>() || node.is::<NestedLoopJoinExec>();

@@ -128,6 +128,12 @@ fn located(e: &PhysicalRef, below: Below<'_>) -> Result<Located, Option<String>>
     checked(scan, expr, conditions.unwrap_or_default()).map_err(Some)
 }
 
+/// A condition over a node's columns as one over the table of the one scan below it, and that scan's address.
+pub(super) fn over_table(condition: &PhysicalRef, node: &Node) -> Option<(usize, PhysicalRef)> {
+    let (scan, condition) = pushed(Arc::clone(condition), node, &mut Vec::new()).ok()?;
+    Some((std::ptr::from_ref(scan.downcast_ref::<DataSourceExec>()?).addr(), condition))
+}
+
 /// Whether an expression over a scan's table may be a column of it.
 fn checked(
     scan: &DataSourceExec,

@@ -207,7 +207,9 @@ impl Translator {
     }
 
     fn filter(&mut self, filter: &FilterExec) -> Option<Plan> {
+        let before = self.tables.len();
         let input = self.plan(filter.input());
+        self.tell_of_filter(filter, before);
         let schema = filter.input().schema();
         let below = Below::Node(filter.input());
         let predicate = self.exprs_over(below, &schema, "FilterExec").expr(filter.predicate());
@@ -216,6 +218,17 @@ impl Translator {
         match filter.projection() {
             Some(projection) => project_columns(plan, projection.as_ref()),
             None => Some(plan),
+        }
+    }
+
+    /// Tells the one table below a filter, which was opened since there were so many, what the filter leaves of its rows.
+    fn tell_of_filter(&mut self, filter: &FilterExec, before: usize) {
+        if self.tables.len() == before + 1
+            && let Some((scan, condition)) = derive::over_table(filter.predicate(), filter.input())
+            && self.scans.get(before) == Some(&scan)
+            && let Some(table) = self.tables.get_mut(before).and_then(Arc::get_mut)
+        {
+            table.filter_by(condition);
         }
     }
 

@@ -17,8 +17,8 @@ use kelpie_kir::{Type, ValidModule};
 use parking_lot::Mutex;
 
 use super::assembler;
-use super::behind::Behind;
 use super::driver::Context;
+use crate::behind::Behind;
 use crate::cache::ModuleCache;
 use crate::disk_cache::DiskCache;
 use crate::nvrtc::{self, Nvrtc, NvrtcError};
@@ -208,7 +208,7 @@ impl Compiler {
         self.behind.begin(Box::new(move |ends| {
             let wanted = Wanted { module: &module, name: &name, shape: built.shape };
             // What fails here leaves the kernel with the code that it has.
-            let made = core.context.enter().and_then(|()| core.make(&wanted, Tier::Best, ends));
+            let made = core.context.enter().and_then(|()| core.make(&wanted, Tier::Best, ends.flag()));
             if let Ok((compiled, _)) = made {
                 let _ = built.best.set(compiled);
             }

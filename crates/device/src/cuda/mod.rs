@@ -11,7 +11,6 @@
 
 mod arena;
 mod assembler;
-mod behind;
 mod deferred;
 mod driver;
 mod kernel;

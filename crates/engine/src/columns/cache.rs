@@ -23,29 +23,31 @@ use crate::split::{Phase, Split};
 use crate::trace::{self, Track};
 
 /// Tables whose rows were counted that are remembered.
-const COUNTED_TABLES: usize = 64;
+pub(super) const COUNTED_TABLES: usize = 64;
 
 /// Keeps columns in device memory. It grows to its limit (80 % of the device's budget unless set) and then evicts the
 /// least recently used columns that no query holds; a query whose columns exceed the limit may take what the
 /// device's budget has.
 #[derive(Debug, Default)]
 pub struct ColumnCache {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     settled: Arc<Settled>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    entries: HashMap<Key, Entry>,
+pub(super) struct State {
+    pub(super) entries: HashMap<Key, Entry>,
     /// Counts uses.
     clock: u64,
     limit: Option<u64>,
     /// Rows of data, by its identity; the oldest first.
     counted: VecDeque<(Arc<str>, u64)>,
+    /// Rows that were read of data in parts, by its identity; the oldest first.
+    pub(super) in_parts: VecDeque<(String, u64)>,
 }
 
 #[derive(Debug)]
-enum Entry {
+pub(super) enum Entry {
     /// A query is reading it.
     Loading,
     Ready {
@@ -127,10 +129,10 @@ impl State {
 
 /// From where columns are read, for which device, and how they are wanted.
 #[derive(Clone, Copy)]
-struct ColumnRead<'a> {
-    device: &'a Arc<dyn Device>,
+pub(super) struct ColumnRead<'a> {
+    pub(super) device: &'a Arc<dyn Device>,
     source: &'a dyn TableSource,
-    wish: Wish,
+    pub(super) wish: Wish,
 }
 
 /// Columns that one load has undertaken to read; the others wait for them.
@@ -297,22 +299,30 @@ impl ColumnCache {
         (found, split): (&mut HashMap<usize, Arc<ResidentColumn>>, &mut Split),
         watch: &Watch<'_>,
     ) -> Result<u64, EngineError> {
+        let copied = self.copies(from, &claim.keys, watch.cancel, split)?;
+        found.extend(copied.iter().cloned());
         let claimed = claim.keys.iter().map(|(_, column)| *column);
+        let claimed = claimed.filter(|column| copied.iter().all(|(known, _)| known != column));
         let missing: Vec<usize> = claimed.chain(fresh.iter().copied()).collect();
         let held_bytes = found.values().map(|column| column.stored_bytes()).sum();
         let tell = |layouts| watch.tell(columns, found, (&missing, layouts));
-        let loaded = self.read(from, &missing, held_bytes, (&tell, watch.cancel), split)?;
+        let mut loaded = self.read(from, &missing, held_bytes, (&tell, watch.cancel), split)?;
+        loaded.extend(copied);
         let ColumnRead { device, source, .. } = from;
         let bytes = loaded.iter().map(|(_, column)| column.stored_bytes()).sum();
         found.extend(loaded.iter().cloned());
         let lease = source.lease();
         let mut state = self.state.lock();
-        for ((key, _), (_, column)) in claim.keys.iter().zip(loaded) {
+        let of_claim = |(key, claimed): &'_ (Key, usize)| {
+            let column = loaded.iter().find(|(column, _)| column == claimed)?;
+            Some((key.clone(), Arc::clone(&column.1)))
+        };
+        for (key, column) in claim.keys.iter().filter_map(of_claim) {
             state.clock += 1;
             let on_host = column.on_host;
             let (device, lease, used) = (Arc::downgrade(device), lease.clone(), state.clock);
             let entry = Entry::Ready { column, device, lease, used };
-            state.entries.insert(Key { on_host, ..key.clone() }, entry);
+            state.entries.insert(Key { on_host, ..key }, entry);
         }
         // The claim's drop locks the state again.
         drop(state);
@@ -470,7 +480,7 @@ impl ColumnCache {
     }
 
     /// Evicts unused columns until `bytes` more fit the cache's limit; the bytes freed.
-    fn make_room(&self, device: &Arc<dyn Device>, bytes: u64) -> u64 {
+    pub(super) fn make_room(&self, device: &Arc<dyn Device>, bytes: u64) -> u64 {
         let budget = device.memory().1;
         let mut state = self.state.lock();
         let limit = state.limit.unwrap_or(budget / 5 * 4);
@@ -558,5 +568,6 @@ impl ColumnCache {
         let mut state = self.state.lock();
         state.entries.retain(|_, entry| matches!(entry, Entry::Loading));
         state.counted.clear();
+        state.in_parts.clear();
     }
 }

@@ -2,9 +2,11 @@
 
 mod cache;
 mod coding;
+mod copied;
 mod glance;
 mod integers;
 mod key;
+mod narrowed;
 mod order;
 mod placing;
 mod read;
@@ -21,6 +23,7 @@ mod wish;
 pub use self::cache::ColumnCache;
 pub use self::glance::{Watch, expected_layouts};
 pub(crate) use self::key::address;
+pub(crate) use self::narrowed::Narrowed;
 pub use self::resident::ResidentColumn;
 pub(crate) use self::resident::multi_column_distinct;
 pub use self::spread::Zone;

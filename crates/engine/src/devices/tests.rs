@@ -1,4 +1,5 @@
-//! A GPU that is lost: its query is DataFusion's, later ones run on the CPU until it can be opened again.
+//! A GPU that is lost: its query is DataFusion's, later ones run on the CPU until it can be opened again. A GPU that is not ready: the
+//! first run of a query is the CPU's.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -8,7 +9,7 @@ use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, Schem
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
+use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_device::cpu::CpuDevice;
 use kelpie_device::{
     BlockShape, Buffer, CancelToken, CopyTicket, Device, DeviceError, DeviceKind, Download, HostCopy, Kernel,
@@ -208,7 +209,7 @@ fn run(engine: &Engine, device: DeviceChoice) -> Result<QueryOutput, EngineError
 fn a_lost_gpu_is_opened_again() {
     use DeviceChoice::{Auto, Cpu, Cuda};
     let mut engine = Engine::new();
-    engine.devices = Devices::with_gpu(OpenGpu(open));
+    engine.devices = Devices::with_gpu(OpenGpu { open, may_be_there: || true });
     for device in [Auto, Cuda] {
         assert_eq!(run(&engine, device).expect("runs").metrics.device, "gpu");
     }
@@ -240,7 +241,87 @@ fn a_lost_gpu_is_opened_again() {
 fn a_gpu_that_never_was_is_an_error() {
     let never = || Err(DeviceError::NotUsable { device: "gpu".into(), reason: "there is none".into() });
     let mut engine = Engine::new();
-    engine.devices = Devices::with_gpu(OpenGpu(never));
+    engine.devices = Devices::with_gpu(OpenGpu { open: never, may_be_there: || false });
     assert!(matches!(run(&engine, DeviceChoice::Cuda), Err(EngineError::Device(_))));
     assert!(run(&engine, DeviceChoice::Auto).expect("runs").metrics.steps.is_empty());
+}
+
+fn open_interpreter() -> Result<Arc<dyn Device>, DeviceError> {
+    Ok(kelpie_device::simt::SimtDevice::new(4, 8, 2))
+}
+
+/// The device of a run, as whoever runs queries for people asks for it.
+fn first_device(engine: &Arc<Engine>, query: &Query) -> String {
+    let cancel = CancelToken::default();
+    match engine.first_run(query, &cancel) {
+        Some(first) => {
+            let output = engine.execute(&first.query, &cancel).expect("runs");
+            Engine::hand_over(engine, query.clone(), &first);
+            output.metrics.device
+        }
+        None => engine.execute(query, &cancel).expect("runs").metrics.device,
+    }
+}
+
+#[test]
+fn first_runs_are_the_cpus_while_the_gpu_gets_ready() {
+    let gpu = OpenGpu { open: open_interpreter, may_be_there: || true };
+    let engine = Arc::new(Engine { devices: Devices::with_gpu(gpu), ..Engine::new() });
+    let first = query(DeviceChoice::Auto);
+    assert!(first_device(&engine, &first).starts_with("cpu"));
+    assert!(engine.devices.opened_gpu().is_none(), "nobody has waited for it");
+    engine.wait_for_compilers();
+    assert!(engine.devices.opened_gpu().is_some(), "it was opened behind");
+    assert!(first_device(&engine, &first).starts_with("simt"));
+    // Another query of the same form, one of another form, which nobody gives the time to get ready, and one that may not.
+    let summed = |number: i128| {
+        let mut query = query(DeviceChoice::Auto);
+        let Plan::Aggregate { aggregates, .. } = &mut query.plan else { panic!("an aggregation") };
+        aggregates[0].argument = Some(Expr::literal(Literal::Int(number), DataType::Int64));
+        query
+    };
+    assert!(first_device(&engine, &summed(5)).starts_with("cpu"));
+    assert!(first_device(&engine, &summed(6)).starts_with("simt"));
+    assert!(first_device(&engine, &summed(5)).starts_with("simt"));
+    let mut never = query(DeviceChoice::Auto);
+    never.options.handover = false;
+    assert!(first_device(&engine, &never).starts_with("simt"));
+    // Without a GPU there is nothing to hand over to.
+    let gpu = OpenGpu { open: open_interpreter, may_be_there: || false };
+    let engine = Arc::new(Engine { devices: Devices::with_gpu(gpu), ..Engine::new() });
+    assert!(engine.first_run(&first, &CancelToken::default()).is_none());
+}
+
+/// What a CPU would take longer for than a GPU to get ready for.
+#[test]
+fn large_first_runs_are_the_gpus() {
+    #[derive(Debug)]
+    struct Large(Cached);
+    impl TableSource for Large {
+        fn name(&self) -> String {
+            self.0.name()
+        }
+        fn schema(&self) -> SchemaRef {
+            self.0.schema()
+        }
+        fn identity(&self) -> Option<String> {
+            self.0.identity()
+        }
+        fn exact_rows(&self) -> Option<u64> {
+            Some(1 << 40)
+        }
+        fn partitions(&self) -> usize {
+            self.0.partitions()
+        }
+        fn read(&self, _: &[usize], _: &BatchConsumer<'_>, _: &CancelToken) -> Result<(), EngineError> {
+            Err(EngineError::Cancelled)
+        }
+    }
+    let gpu = OpenGpu { open: open_interpreter, may_be_there: || true };
+    let engine = Arc::new(Engine { devices: Devices::with_gpu(gpu), ..Engine::new() });
+    let mut large = query(DeviceChoice::Auto);
+    let batch = RecordBatch::new_empty(large.sources[0].schema());
+    large.sources = vec![Arc::new(Large(Cached(MemorySource::new("t", batch.schema(), vec![batch]))))];
+    // Both read; the GPU is faster from there on.
+    assert!(engine.first_run(&large, &CancelToken::default()).is_none());
 }

@@ -36,7 +36,7 @@ impl QueryReport {
             }
         }
         for step in &self.steps {
-            let _ = writeln!(out, "memory: {step}");
+            let _ = writeln!(out, "also: {step}");
         }
         for reason in &self.fell_back {
             let _ = writeln!(out, "not compiled: {reason}");

@@ -66,7 +66,8 @@ pub const MODELS: [(&str, &str); 5] = [
 /// Every micro model on a device.
 pub fn models(device: &'static str) -> Vec<Settings> {
     let settings = |(model, resolution)| {
-        vec![("kelpie.device", device), ("kelpie.micro_model", model), ("kelpie.resolution", resolution)]
+        let models = vec![("kelpie.micro_model", model), ("kelpie.resolution", resolution)];
+        [vec![("kelpie.device", device), ("kelpie.handover", "off")], models].concat()
     };
     MODELS.into_iter().map(settings).collect()
 }

@@ -1,15 +1,17 @@
-//! The best code of kernels that run already: compiled by threads of low priority, of which no query waits for one.
+//! What is made behind the queries, such as the best code of kernels that run already: by threads of low priority.
+#![expect(unsafe_code, reason = "the end of a process and the priority of a thread are the C library's")]
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// What is done behind the queries; it is given up where the flag is set.
-pub type Job = Box<dyn FnOnce(&AtomicBool) + Send>;
+use crate::CancelToken;
+
+/// What is done behind the queries; it is given up where it is cancelled.
+pub type Job = Box<dyn FnOnce(&CancelToken) + Send>;
 
 /// Threads that compile, of the machine's: one in four.
 const SHARE: usize = 4;
@@ -32,7 +34,7 @@ impl Default for Behind {
 #[derive(Default)]
 struct State {
     queue: Mutex<Queue>,
-    ends: AtomicBool,
+    ends: CancelToken,
 }
 
 #[derive(Default)]
@@ -48,16 +50,20 @@ impl Behind {
         let mut queue = self.state.queue.lock();
         queue.jobs.push_back(job);
         let most = (thread::available_parallelism().map_or(1, usize::from) / SHARE).max(1);
-        if queue.busy >= most || self.state.ends.load(Ordering::Relaxed) {
+        if queue.busy >= most || self.state.ends.is_cancelled() {
             return;
         }
         let state = Arc::clone(&self.state);
-        // Where there is no thread for it, queries go on with the code that they have.
-        if let Ok(handle) = thread::Builder::new().name("kelpie-best".into()).spawn(move || state.work()) {
-            queue.busy += 1;
-            let mut threads = self.threads.lock();
-            threads.retain(|handle| !handle.is_finished());
-            threads.push(handle);
+        // Where there is no thread for it, queries go on with what they have.
+        match thread::Builder::new().name("kelpie-behind".into()).spawn(move || state.work()) {
+            Ok(handle) => {
+                queue.busy += 1;
+                let mut threads = self.threads.lock();
+                threads.retain(|handle| !handle.is_finished());
+                threads.push(handle);
+            }
+            Err(_) if queue.busy == 0 => queue.jobs.clear(),
+            Err(_) => {}
         }
     }
 
@@ -73,7 +79,7 @@ impl State {
         lower_priority();
         loop {
             let mut queue = self.queue.lock();
-            let job = queue.jobs.pop_front().filter(|_| !self.ends.load(Ordering::Relaxed));
+            let job = queue.jobs.pop_front().filter(|_| !self.ends.is_cancelled());
             let Some(job) = job else {
                 queue.busy -= 1;
                 return;
@@ -93,7 +99,7 @@ impl std::fmt::Debug for Behind {
 
 impl Drop for Behind {
     fn drop(&mut self) {
-        self.state.ends.store(true, Ordering::Relaxed);
+        self.state.ends.cancel();
         self.wait();
     }
 }
@@ -122,7 +128,7 @@ extern "C" fn at_exit() {
     // A lock that is held by a thread that will never run again is not waited for.
     let Some(all) = ALL.try_lock_for(PATIENCE) else { return };
     for state in all.iter().filter_map(Weak::upgrade) {
-        state.ends.store(true, Ordering::Relaxed);
+        state.ends.cancel();
         while since.elapsed() < PATIENCE {
             match state.queue.try_lock() {
                 Some(queue) if queue.busy == 0 => break,
@@ -144,7 +150,7 @@ fn lower_priority() {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::*;
 
@@ -168,7 +174,7 @@ mod tests {
         let mark = Arc::clone(&begun);
         behind.begin(Box::new(move |ends| {
             mark.store(true, Ordering::Relaxed);
-            while !ends.load(Ordering::Relaxed) {
+            while !ends.is_cancelled() {
                 thread::yield_now();
             }
         }));
