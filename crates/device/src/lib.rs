@@ -23,7 +23,8 @@ pub mod testing;
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 pub(crate) use arguments::{check_arguments, kernel_params};
 pub use launch::{Accessed, KernelArgument, LaneActivity, Launch, LaunchReport};
@@ -88,13 +89,15 @@ pub enum DeviceKind {
     Simt,
 }
 
-/// Cancels a query from another thread.
+/// What a query's launches have in common: how it is cancelled from another thread, and what it has had of a CPU's workers.
 #[derive(Debug, Clone, Default)]
 pub struct CancelToken(Arc<Cancellation>);
 
 #[derive(Default)]
 struct Cancellation {
     cancelled: AtomicBool,
+    /// Time of workers, in nanoseconds.
+    worker_ns: AtomicU64,
     /// Stop what runs at the moment.
     watchers: Mutex<Vec<Watcher>>,
 }
@@ -120,6 +123,15 @@ impl CancelToken {
     /// Whether it was asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Time that workers of a CPU have spent on the query's launches, of all of them together.
+    pub(crate) fn worker_time(&self) -> Duration {
+        Duration::from_nanos(self.0.worker_ns.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn add_worker_time(&self, time: Duration) {
+        self.0.worker_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Runs `body`; a cancellation before its end calls `stop`, at once and from the cancelling thread.
@@ -250,6 +262,14 @@ pub trait Device: Send + Sync + Debug {
     fn target(&self) -> &Target;
     /// Bytes in use and the budget.
     fn memory(&self) -> (u64, u64);
+    /// Tells what [`Device::memory`] counts from what it counts of other devices, while anybody holds the device, weakly too.
+    fn memory_id(&self) -> usize {
+        std::ptr::from_ref(self).cast::<()>().addr()
+    }
+    /// The same of all memory that the device shares with others, of which it may have a part of its own.
+    fn all_memory_id(&self) -> usize {
+        self.memory_id()
+    }
     /// Sets the budget in bytes; `None` for the device's default.
     fn set_memory_limit(&self, limit: Option<u64>);
     /// Memory of `bytes` bytes (16-byte aligned, readable up to the next 64 bytes), undefined content.

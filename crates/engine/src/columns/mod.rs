@@ -20,7 +20,6 @@ mod wish;
 
 pub use self::cache::ColumnCache;
 pub use self::glance::{Watch, expected_layouts};
-pub(crate) use self::key::address;
 pub use self::resident::ResidentColumn;
 pub(crate) use self::resident::multi_column_distinct;
 pub use self::spread::Zone;
