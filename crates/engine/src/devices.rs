@@ -176,6 +176,9 @@ impl Devices {
                 all
             }
         };
+        if key == CpuKey::default() {
+            return Ok(all);
+        }
         let like = match key.memory_limit {
             None => all,
             Some(limit) => {
@@ -183,9 +186,7 @@ impl Devices {
             }
         };
         let cpu = like.with_workers(key.workers.map(|workers| workers as usize))?;
-        if key != CpuKey::default() {
-            cpus.push((key, Arc::clone(&cpu)));
-        }
+        cpus.push((key, Arc::clone(&cpu)));
         drop_unused(&mut cpus);
         Ok(cpu)
     }

@@ -309,8 +309,8 @@ fn a_limit_of_memory_is_its_sessions_own() {
         let engine = Arc::<Engine>::default();
         let sql = "SELECT sum(n * a) FROM (SELECT a, count(*) AS n FROM t GROUP BY a)";
         let (free, rows) = (session(options(&engine, "cpu"), folder.path()).await, 400_000);
-        let small = options(&engine, "cpu").with("kelpie.memory_limit", "8MB");
-        let small = session(small, folder.path()).await;
+        let small = options(&engine, "cpu").with("kelpie.memory_limit", "4MB");
+        let small = session(small.with("kelpie.fallback", "allow"), folder.path()).await;
         for session in [&free, &small] {
             session.sql(&format!("CREATE TABLE t AS SELECT value AS a FROM range({rows})")).await.unwrap();
         }

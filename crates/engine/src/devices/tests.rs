@@ -251,7 +251,9 @@ fn all_have_the_same_cpu_with_workers_and_memory_of_their_own() {
     let devices = Devices::default();
     let find = |threads, memory_limit| {
         let device = DeviceChoice::Cpu;
-        devices.find(&QueryOptions { device, threads, memory_limit, ..QueryOptions::default() }).expect("a CPU")
+        devices
+            .find(&QueryOptions { device, threads, memory_limit, ..QueryOptions::default() })
+            .expect("a CPU")
     };
     let all = find(None, None);
     let cores = all.target().resident_blocks as usize;
@@ -276,7 +278,8 @@ fn all_have_the_same_cpu_with_workers_and_memory_of_their_own() {
 fn limits_of_memory_do_not_pile_up() {
     let devices = Devices::default();
     let find = |limit| {
-        let options = QueryOptions { device: DeviceChoice::Cpu, memory_limit: limit, ..QueryOptions::default() };
+        let options =
+            QueryOptions { device: DeviceChoice::Cpu, memory_limit: limit, ..QueryOptions::default() };
         devices.find(&options).expect("a CPU")
     };
     let used = find(Some(1));
