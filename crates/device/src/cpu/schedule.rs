@@ -11,6 +11,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A block is left its worker for so long: whoever takes over has to bring his data into the caches.
 const SLICE: Duration = Duration::from_millis(2);
+/// One that has waited is left it for this share of that time, up to [`LONG_SLICE`]: so a long query gets on, however many short ones
+/// come.
+const SHARE_OF_WAIT: u32 = 8;
 /// Queries that have had much take turns of this share of it, up to [`LONG_SLICE`], so that long ones seldom change places.
 const SHARE: u32 = 8;
 const LONG_SLICE: Duration = Duration::from_millis(100);
@@ -79,6 +82,8 @@ struct Running<J> {
     block: BlockOf,
     job: J,
     since: Moment,
+    /// How long it is left its worker at least.
+    slice: Duration,
     /// When it began to run.
     had: Duration,
 }
@@ -89,6 +94,7 @@ struct Paused<J> {
     block: BlockOf,
     job: J,
     turn: Turn,
+    since: Moment,
 }
 
 impl<J: Clone> Schedule<J> {
@@ -120,23 +126,24 @@ impl<J: Clone> Schedule<J> {
         let own = self.paused.iter().enumerate().filter(|(_, paused)| paused.worker == worker);
         let own = own.min_by_key(|(_, paused)| paused.turn.place);
         let own = own.map(|(index, paused)| (index, paused.turn.place));
-        let (next, block, job) = match (first, own) {
-            (Some((_, first)), Some((own, place))) if place <= first => self.go_on(own),
-            (None, Some((own, _))) => self.go_on(own),
-            (Some((first, _)), _) => self.start(first),
+        let (next, running) = match (first, own) {
+            (Some((_, first)), Some((own, place))) if place <= first => self.go_on(own, now),
+            (None, Some((own, _))) => self.go_on(own, now),
+            (Some((first, _)), _) => self.start(worker, first, now),
             (None, None) => return None,
         };
-        let had = had(&job);
-        self.running.push(Running { worker, block, job, since: now, had });
+        let had = had(&running.job);
+        self.running.push(Running { had, ..running });
         Some(next)
     }
 
-    fn go_on(&mut self, index: usize) -> (Next<J>, BlockOf, J) {
-        let Paused { block, job, .. } = self.paused.swap_remove(index);
-        (Next::GoOn(block), block, job)
+    fn go_on(&mut self, index: usize, now: Moment) -> (Next<J>, Running<J>) {
+        let Paused { worker, block, job, since, .. } = self.paused.swap_remove(index);
+        let slice = (now.saturating_sub(since) / SHARE_OF_WAIT).clamp(SLICE, LONG_SLICE);
+        (Next::GoOn(block), Running { worker, block, job, since: now, slice, had: Duration::ZERO })
     }
 
-    fn start(&mut self, index: usize) -> (Next<J>, BlockOf, J) {
+    fn start(&mut self, worker: usize, index: usize, now: Moment) -> (Next<J>, Running<J>) {
         let waiting = &mut self.waiting[index];
         let block = BlockOf { launch: waiting.launch, block: waiting.next };
         let job = waiting.job.clone();
@@ -144,7 +151,8 @@ impl<J: Clone> Schedule<J> {
         if waiting.next == waiting.blocks {
             self.waiting.swap_remove(index);
         }
-        (Next::Start(block, job.clone()), block, job)
+        let started = Next::Start(block, job.clone());
+        (started, Running { worker, block, job, since: now, slice: SLICE, had: Duration::ZERO })
     }
 
     /// The block that a worker had has ended; its job, to be dropped where nobody waits.
@@ -167,7 +175,7 @@ impl<J: Clone> Schedule<J> {
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.launch == block.launch) {
             waiting.turn = own;
         }
-        self.paused.push(Paused { worker, block, job, turn: own });
+        self.paused.push(Paused { worker, block, job, turn: own, since: now });
         true
     }
 
@@ -180,7 +188,7 @@ impl<J: Clone> Schedule<J> {
     /// Whether somebody else would have the worker of a block with `own` as its place.
     fn is_passed(&self, running: &Running<J>, own: Turn, now: Moment) -> bool {
         let paused = || self.paused.iter().filter(|paused| paused.worker == running.worker);
-        if now.saturating_sub(running.since) < SLICE || paused().count() >= MOST_PAUSED {
+        if now.saturating_sub(running.since) < running.slice || paused().count() >= MOST_PAUSED {
             return false;
         }
         let passes = |turn: Turn| {
@@ -302,6 +310,23 @@ mod tests {
         assert!(!schedule.gives_way(0, ms(100)));
         assert!(schedule.gives_way(0, ms(110)));
         assert_eq!(next(&mut schedule, 0, ms(110)), Some("long 2"));
+    }
+
+    /// Short queries come all the time: the long one has a twentieth of the worker, not the time that a switch takes.
+    #[test]
+    fn what_has_waited_is_left_its_worker_for_longer() {
+        let mut schedule = Schedule::new(1);
+        schedule.add("long", 1, MUCH, ms(0));
+        assert_eq!(next(&mut schedule, 0, ms(0)), Some("long"));
+        schedule.add("first short", 1, NONE, ms(100));
+        assert!(schedule.gives_way(0, ms(101)));
+        assert_eq!(next(&mut schedule, 0, ms(101)), Some("first short"));
+        schedule.ended(0);
+        schedule.add("later short", 1, NONE, ms(2110));
+        assert_eq!(next(&mut schedule, 0, ms(2111)), Some("long"));
+        assert!(!schedule.gives_way(0, ms(2210)));
+        assert!(schedule.gives_way(0, ms(2211)));
+        assert_eq!(next(&mut schedule, 0, ms(2211)), Some("later short"));
     }
 
     #[test]
