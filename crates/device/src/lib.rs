@@ -24,7 +24,8 @@ pub mod testing;
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 pub(crate) use arguments::{check_arguments, kernel_params};
 pub use launch::{Accessed, KernelArgument, LaneActivity, Launch, LaunchReport};
@@ -89,13 +90,15 @@ pub enum DeviceKind {
     Simt,
 }
 
-/// Cancels a query from another thread.
+/// What a query's launches have in common: how it is cancelled from another thread, and what it has had of a CPU's workers.
 #[derive(Debug, Clone, Default)]
 pub struct CancelToken(Arc<Cancellation>);
 
 #[derive(Default)]
 struct Cancellation {
     cancelled: AtomicBool,
+    /// Time of workers, in nanoseconds.
+    worker_ns: AtomicU64,
     /// Stop what runs at the moment.
     watchers: Mutex<Vec<Watcher>>,
 }
@@ -126,6 +129,15 @@ impl CancelToken {
     /// Set once it was asked to stop: for those who cannot ask.
     pub fn flag(&self) -> &AtomicBool {
         &self.0.cancelled
+    }
+
+    /// Time that workers of a CPU have spent on the query's launches, of all of them together.
+    pub(crate) fn worker_time(&self) -> Duration {
+        Duration::from_nanos(self.0.worker_ns.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn add_worker_time(&self, time: Duration) {
+        self.0.worker_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Runs `body`; a cancellation before its end calls `stop`, at once and from the cancelling thread.
@@ -256,6 +268,14 @@ pub trait Device: Send + Sync + Debug {
     fn target(&self) -> &Target;
     /// Bytes in use and the budget.
     fn memory(&self) -> (u64, u64);
+    /// Tells what [`Device::memory`] counts from what it counts of other devices, while anybody holds the device, weakly too.
+    fn memory_id(&self) -> usize {
+        std::ptr::from_ref(self).cast::<()>().addr()
+    }
+    /// The same of all memory that the device shares with others, of which it may have a part of its own.
+    fn all_memory_id(&self) -> usize {
+        self.memory_id()
+    }
     /// Sets the budget in bytes; `None` for the device's default.
     fn set_memory_limit(&self, limit: Option<u64>);
     /// Memory of `bytes` bytes (16-byte aligned, readable up to the next 64 bytes), undefined content.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -151,9 +152,47 @@ fn map_huge(bytes: usize) -> Option<NonNull<u8>> {
 
 /// A budget with the blocks that were freed recently.
 pub(crate) struct HostPool {
+    /// Tells it from every other pool and account.
+    pub(crate) id: usize,
     device: String,
     default_limit: u64,
     state: Mutex<PoolState>,
+}
+
+/// A share of a pool's budget, for those who are to have no more.
+#[derive(Debug)]
+pub(crate) struct Account {
+    /// As of a [`HostPool`].
+    pub(crate) id: usize,
+    limit: u64,
+    used: AtomicU64,
+}
+
+/// A number that no pool or account had before.
+fn next_id() -> usize {
+    static LAST: AtomicUsize = AtomicUsize::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+impl Account {
+    pub(crate) fn new(limit: u64) -> Arc<Account> {
+        Arc::new(Account { id: next_id(), limit, used: AtomicU64::new(0) })
+    }
+
+    /// Bytes in use and the limit.
+    pub(crate) fn usage(&self) -> (u64, u64) {
+        (self.used.load(Ordering::Relaxed), self.limit)
+    }
+
+    /// Takes so many bytes; what was in use where they are too many.
+    fn charge(&self, bytes: u64) -> Result<(), u64> {
+        let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map(|_| ())
+    }
+
+    fn release(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 struct PoolState {
@@ -171,7 +210,12 @@ struct PoolState {
 impl HostPool {
     pub(crate) fn new(device: impl Into<String>, limit: u64) -> Arc<HostPool> {
         let state = PoolState { limit, used: 0, unbudgeted: 0, idle: 0, free: BTreeMap::new() };
-        Arc::new(HostPool { device: device.into(), default_limit: limit, state: Mutex::new(state) })
+        Arc::new(HostPool {
+            id: next_id(),
+            device: device.into(),
+            default_limit: limit,
+            state: Mutex::new(state),
+        })
     }
 
     /// Bytes in use and the budget.
@@ -188,37 +232,43 @@ impl HostPool {
         drop(dropped);
     }
 
-    /// A buffer of `bytes` bytes with undefined (but initialised) content.
-    pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Buffer, DeviceError> {
-        let mut state = self.state.lock();
-        let limit = state.limit;
-        let error = |used| DeviceError::OutOfMemory {
+    /// A buffer of `bytes` bytes with undefined (but initialised) content, which counts in an account too where one is given.
+    pub(crate) fn allocate_from(
+        self: &Arc<Self>,
+        account: Option<&Arc<Account>>,
+        bytes: usize,
+    ) -> Result<Buffer, DeviceError> {
+        let out_of = |(used, limit): (u64, u64)| DeviceError::OutOfMemory {
             device: self.device.clone(),
             requested: bytes as u64,
             used,
             limit,
         };
-        let size = Block::size_for(bytes).ok_or_else(|| error(state.used))?;
-        let fits = |size: usize| state.used.checked_add(size as u64).is_some_and(|sum| sum <= limit);
-        if !fits(size) {
-            return Err(error(state.used));
-        }
+        let size = Block::size_for(bytes).ok_or_else(|| out_of(self.usage()))?;
+        let mut state = self.state.lock();
         let reused = if size >= MAPPED_BYTES { state.take_idle(size) } else { None };
         let charged = reused.as_ref().map_or(size, Block::bytes) as u64;
+        if state.used.checked_add(charged).is_none_or(|sum| sum > state.limit) {
+            return Err(out_of((state.used, state.limit)));
+        }
+        if let Some(account) = account
+            && let Err(used) = account.charge(charged)
+        {
+            state.put_back(reused);
+            return Err(out_of((used, account.limit)));
+        }
         state.used += charged;
         let dropped = state.shrink_idle(0);
         drop(state);
         drop(dropped);
-        let block = match reused {
-            Some(block) => Some(block),
-            None => Block::new(bytes),
+        let Some(block) = reused.or_else(|| Block::new(bytes)) else {
+            self.state.lock().used -= charged;
+            account.inspect(|account| account.release(charged));
+            return Err(out_of(self.usage()));
         };
-        let Some(block) = block else {
-            let mut state = self.state.lock();
-            state.used -= charged;
-            return Err(error(state.used));
-        };
-        Ok(Arc::new(HostMemory::new(block, bytes, true, self)))
+        let mut memory = HostMemory::new(block, bytes, true, self);
+        memory.account = account.cloned();
+        Ok(Arc::new(memory))
     }
 
     /// A buffer outside of the budget; beyond the device's default budget its pages are those of a file, so that the system
@@ -236,14 +286,17 @@ impl HostPool {
         Ok(Arc::new(HostMemory::new(block, bytes, false, self)))
     }
 
-    fn release(&self, block: Block) {
+    fn release(&self, block: Block, account: Option<&Account>) {
+        let bytes = block.bytes() as u64;
+        account.inspect(|account| account.release(bytes));
         let mut state = self.state.lock();
-        state.used = state.used.saturating_sub(block.bytes() as u64);
+        state.used = state.used.saturating_sub(bytes);
         let mut dropped = Vec::new();
-        if block.bytes() >= MAPPED_BYTES && state.idle_limit() >= block.bytes() as u64 {
-            dropped = state.shrink_idle(block.bytes() as u64);
-            state.idle += block.bytes() as u64;
-            state.free.entry(block.bytes()).or_default().push(block);
+        // What somebody may have little of is not kept beyond a share of that.
+        let fits = account.is_none_or(|account| state.idle.saturating_add(bytes) <= account.limit / 4);
+        if block.bytes() >= MAPPED_BYTES && state.idle_limit() >= bytes && fits {
+            dropped = state.shrink_idle(bytes);
+            state.put_back(Some(block));
         } else {
             dropped.push(block);
         }
@@ -273,6 +326,14 @@ impl PoolState {
         block
     }
 
+    /// Keeps a block for those to come.
+    fn put_back(&mut self, block: Option<Block>) {
+        if let Some(block) = block {
+            self.idle += block.bytes() as u64;
+            self.free.entry(block.bytes()).or_default().push(block);
+        }
+    }
+
     /// Removes the largest idle blocks until `more` bytes fit; the caller drops them.
     fn shrink_idle(&mut self, more: u64) -> Vec<Block> {
         let limit = self.idle_limit().saturating_sub(more);
@@ -294,6 +355,7 @@ pub(crate) struct HostMemory {
     /// It counts in the budget.
     is_charged: bool,
     pool: Arc<HostPool>,
+    account: Option<Arc<Account>>,
     /// Held for their bytes by those who write from the host, and by all who read and by launches: so uploads and fills meet
     /// neither each other nor a kernel. What kernels of one launch do to each other is theirs to order, by atomics.
     access: Access,
@@ -302,7 +364,7 @@ pub(crate) struct HostMemory {
 impl HostMemory {
     fn new(block: Block, bytes: usize, is_charged: bool, pool: &Arc<HostPool>) -> HostMemory {
         let (block, pool) = (Some(block), Arc::clone(pool));
-        HostMemory { block, bytes, is_charged, pool, access: Access::default() }
+        HostMemory { block, bytes, is_charged, pool, account: None, access: Access::default() }
     }
 
     /// Keeps uploads and fills of the host away from the memory of a launch. Once a buffer and in one order, so that no two
@@ -385,7 +447,7 @@ impl Memory for HostMemory {
 impl Drop for HostMemory {
     fn drop(&mut self) {
         match self.block.take() {
-            Some(block) if self.is_charged => self.pool.release(block),
+            Some(block) if self.is_charged => self.pool.release(block, self.account.as_deref()),
             Some(block) => {
                 let mut state = self.pool.state.lock();
                 state.unbudgeted = state.unbudgeted.saturating_sub(block.bytes() as u64);
@@ -422,6 +484,12 @@ pub(crate) fn default_limit() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl HostPool {
+        fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Buffer, DeviceError> {
+            self.allocate_from(None, bytes)
+        }
+    }
 
     #[test]
     fn buffers_are_aligned_and_padded() {
@@ -521,6 +589,25 @@ mod tests {
         drop(buffers);
         assert_eq!(pool.state.lock().unbudgeted, 0);
         assert!(pool.allocate_free(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn an_account_has_its_share_and_takes_nothing_from_others() {
+        let pool = HostPool::new("test", 64 << 20);
+        let (small, other) = (Account::new(8 << 20), Account::new(8 << 20));
+        let buffer = pool.allocate_from(Some(&small), 6 << 20).unwrap();
+        let error = pool.allocate_from(Some(&small), 6 << 20).unwrap_err();
+        assert!(matches!(error, DeviceError::OutOfMemory { limit, .. } if limit == 8 << 20), "{error}");
+        let beside = (pool.allocate_from(Some(&other), 6 << 20).unwrap(), pool.allocate(40 << 20).unwrap());
+        // The pool's own budget counts for all of them.
+        let (second, third) = (Account::new(1 << 30), pool.usage().0);
+        assert!(pool.allocate_from(Some(&second), 20 << 20).is_err());
+        assert_eq!((second.usage().0, pool.usage().0), (0, third));
+        drop(buffer);
+        assert_eq!(small.usage(), (0, 8 << 20));
+        let again = pool.allocate_from(Some(&small), 7 << 20).unwrap();
+        drop((again, beside));
+        assert_eq!((small.usage().0, other.usage().0, pool.usage().0), (0, 0, 0));
     }
 
     #[test]

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use kelpie_device::{CancelToken, Device};
+use kelpie_device::{CancelToken, Device, DeviceKind};
 use parking_lot::{Condvar, Mutex};
-
-use crate::columns::address;
 
 /// How often a query that waits looks whether anybody goes on whom it waits for.
 const POLL: Duration = Duration::from_millis(10);
@@ -16,7 +14,8 @@ const POLL: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Queries of a device share its memory, and so its budget: it is the largest that any of them asks for, so that none loses what it
-/// was promised to another that begins beside it.
+/// was promised to another that begins beside it. On the CPU those with the same limit have a device of their own, which is told its
+/// limit when it is made (`devices`), and share no memory with others.
 #[derive(Debug, Default)]
 pub(crate) struct Budgets {
     of_devices: Mutex<HashMap<usize, OfDevice>>,
@@ -49,7 +48,7 @@ pub(crate) struct HandingOut<'a>(&'a Budgets);
 impl Budgets {
     pub(crate) fn ask(this: &Arc<Budgets>, device: &Arc<dyn Device>, limit: Option<u64>) -> Budget {
         let mut all = this.of_devices.lock();
-        let of_device = all.entry(address(device)).or_default();
+        let of_device = all.entry(device.memory_id()).or_default();
         of_device.limits.push(limit);
         set_largest(device, &of_device.limits);
         Budget { all: Arc::clone(this), device: Arc::clone(device), limit }
@@ -78,7 +77,7 @@ impl OfDevice {
 impl Budget {
     /// Whether no other query claims the device's memory.
     pub(crate) fn is_alone(&self) -> bool {
-        self.all.of_devices.lock().get(&address(&self.device)).is_none_or(|own| own.limits.len() <= 1)
+        self.all.of_devices.lock().get(&self.device.memory_id()).is_none_or(|own| own.limits.len() <= 1)
     }
 
     /// Waits until another query of the device has ended, for one that found no memory and holds none; whether it is worth trying
@@ -87,7 +86,7 @@ impl Budget {
     /// It is not where nobody runs who does not wait in turn, for memory or for whoever takes his rows: then the query has to do
     /// with the memory that there is.
     pub(crate) fn wait_for_memory(&self, cancel: &CancelToken) -> bool {
-        let (start, key) = (Instant::now(), address(&self.device));
+        let (start, key) = (Instant::now(), self.device.memory_id());
         let handing_out = || self.all.handing_out.load(Ordering::Relaxed);
         let mut all = self.all.of_devices.lock();
         match all.get_mut(&key) {
@@ -116,7 +115,7 @@ impl Budget {
 impl Drop for Budget {
     fn drop(&mut self) {
         let mut all = self.all.of_devices.lock();
-        let key = address(&self.device);
+        let key = self.device.memory_id();
         let Some(own) = all.get_mut(&key) else { return };
         if let Some(place) = own.limits.iter().position(|limit| *limit == self.limit) {
             own.limits.swap_remove(place);
@@ -136,6 +135,9 @@ impl Drop for Budget {
 
 /// Gives a device the largest of some budgets. Its own default is the largest.
 fn set_largest(device: &Arc<dyn Device>, limits: &[Option<u64>]) {
+    if device.kind() == DeviceKind::Cpu {
+        return;
+    }
     let own = limits.iter().any(Option::is_none);
     device.set_memory_limit(limits.iter().flatten().max().copied().filter(|_| !own));
 }

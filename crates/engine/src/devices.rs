@@ -17,12 +17,30 @@ use crate::primitives;
 const SIMT_WARPS: u32 = 2;
 const SIMT_BLOCKS: u32 = 3;
 
+/// Limits of memory that are kept though no query has them now: with each go the columns that it has cached.
+const UNUSED_LIMITS: usize = 16;
+
+/// A device other than the CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
-    /// With so many workers.
-    Cpu(u32),
     Cuda,
     Simt(u32),
+}
+
+/// Who has the CPU: all of them share its memory and its threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct CpuKey {
+    /// At a time; as many as there are cores where absent.
+    workers: Option<u32>,
+    /// Bytes, where less than all of the memory.
+    memory_limit: Option<u64>,
+}
+
+impl CpuKey {
+    fn of(options: &QueryOptions) -> CpuKey {
+        let (asked, all) = (CpuDevice::workers(options.threads), CpuDevice::workers(None));
+        CpuKey { workers: (asked != all).then_some(asked), memory_limit: options.memory_limit }
+    }
 }
 
 /// A kind of device: usable, or why not.
@@ -32,6 +50,8 @@ pub type DeviceState = (DeviceKind, Result<Arc<dyn Device>, String>);
 #[derive(Debug, Default)]
 pub struct Devices {
     open: Mutex<HashMap<Key, Arc<dyn Device>>>,
+    /// The CPU for each who asks for it, the one asked for last at the end.
+    cpus: Mutex<Vec<(CpuKey, Arc<CpuDevice>)>>,
     budgets: Arc<Budgets>,
     /// Why there is no GPU any more, where there was one.
     lost: Mutex<Option<String>>,
@@ -82,7 +102,7 @@ impl Devices {
 
     /// The device that a query asks for.
     pub fn find(&self, options: &QueryOptions) -> Result<Arc<dyn Device>, DeviceError> {
-        let cpu = || self.get(Key::Cpu(CpuDevice::workers(options.threads)));
+        let cpu = || self.cpu(CpuKey::of(options));
         match options.device {
             DeviceChoice::Cpu => cpu(),
             DeviceChoice::Cuda => self.get(Key::Cuda).or_else(|error| match self.loss() {
@@ -106,20 +126,21 @@ impl Devices {
 
     /// Every kind of device: usable, or why not.
     pub fn all(&self) -> Vec<DeviceState> {
-        let kinds = [
-            (DeviceKind::Cpu, Key::Cpu(CpuDevice::workers(None))),
-            (DeviceKind::Cuda, Key::Cuda),
-            (DeviceKind::Simt, Key::Simt(32)),
+        let devices = [
+            (DeviceKind::Cpu, self.cpu(CpuKey::default())),
+            (DeviceKind::Cuda, self.get(Key::Cuda)),
+            (DeviceKind::Simt, self.get(Key::Simt(32))),
         ];
-        kinds
-            .into_iter()
-            .map(|(kind, key)| (kind, self.get(key).map_err(|error| error.to_string())))
-            .collect()
+        let state =
+            |(kind, device): (_, Result<_, DeviceError>)| (kind, device.map_err(|error| error.to_string()));
+        devices.into_iter().map(state).collect()
     }
 
     /// The devices that are open.
     pub(crate) fn opened(&self) -> Vec<Arc<dyn Device>> {
-        self.open.lock().values().cloned().collect()
+        let cpus: Vec<_> =
+            self.cpus.lock().iter().map(|(_, cpu)| Arc::clone(cpu) as Arc<dyn Device>).collect();
+        self.open.lock().values().cloned().chain(cpus).collect()
     }
 
     /// Lets go of devices that are lost. Whether one is lost and not open again: what was made for it is to be dropped
@@ -145,7 +166,6 @@ impl Devices {
             return Ok(Arc::clone(device));
         }
         let device: Arc<dyn Device> = match &key {
-            Key::Cpu(workers) => CpuDevice::new(Some(*workers as usize))?,
             Key::Cuda => {
                 let device = self.open_gpu()?;
                 primitives::foresee(&device);
@@ -155,6 +175,37 @@ impl Devices {
         };
         // Two queries may have opened it at once: the first one stays.
         Ok(Arc::clone(self.open.lock().entry(key).or_insert(device)))
+    }
+
+    /// The CPU for somebody: those with the same limit of memory share what it allows, whatever their workers.
+    fn cpu(&self, key: CpuKey) -> Result<Arc<dyn Device>, DeviceError> {
+        let mut cpus = self.cpus.lock();
+        if let Some(index) = cpus.iter().position(|(known, _)| *known == key) {
+            let last = cpus.len() - 1;
+            cpus[index..].rotate_left(1);
+            return Ok(Arc::clone(&cpus[last].1) as Arc<dyn Device>);
+        }
+        let all = match with_limit(&cpus, None) {
+            Some(all) => all,
+            None => {
+                let all = CpuDevice::new(None)?;
+                cpus.push((CpuKey::default(), Arc::clone(&all)));
+                all
+            }
+        };
+        if key == CpuKey::default() {
+            return Ok(all);
+        }
+        let like = match key.memory_limit {
+            None => all,
+            Some(limit) => {
+                with_limit(&cpus, key.memory_limit).unwrap_or_else(|| all.with_memory_limit(limit))
+            }
+        };
+        let cpu = like.with_workers(key.workers.map(|workers| workers as usize))?;
+        cpus.push((key, Arc::clone(&cpu)));
+        drop_unused(&mut cpus);
+        Ok(cpu)
     }
 
     fn open_gpu(&self) -> Result<Arc<dyn Device>, DeviceError> {
@@ -167,6 +218,23 @@ impl Devices {
         }
         opened
     }
+}
+
+/// The CPU of those with a limit of memory, with any number of workers.
+fn with_limit(cpus: &[(CpuKey, Arc<CpuDevice>)], limit: Option<u64>) -> Option<Arc<CpuDevice>> {
+    cpus.iter().find(|(key, _)| key.memory_limit == limit).map(|(_, cpu)| Arc::clone(cpu))
+}
+
+/// Lets go of limits of memory that were asked for longest ago, where they are many and nothing runs with them.
+fn drop_unused(cpus: &mut Vec<(CpuKey, Arc<CpuDevice>)>) {
+    let is_unused =
+        |(key, cpu): &(CpuKey, Arc<CpuDevice>)| key.memory_limit.is_some() && Arc::strong_count(cpu) == 1;
+    let mut more = cpus.iter().filter(|cpu| is_unused(cpu)).count().saturating_sub(UNUSED_LIMITS);
+    cpus.retain(|cpu| {
+        let goes = more > 0 && is_unused(cpu);
+        more -= usize::from(goes);
+        !goes
+    });
 }
 
 #[cfg(test)]

@@ -266,6 +266,114 @@ async fn six_queries(session: Arc<KelpieSession>, first: i64) {
     }
 }
 
+/// Threads of this process that run blocks of launches.
+#[cfg(target_os = "linux")]
+fn workers() -> usize {
+    let names = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = names.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("kelpie-worker")).count()
+}
+
+/// Sessions with limits of their own, however many, share the threads of the process: others that run at the same time too.
+#[test]
+#[cfg(target_os = "linux")]
+fn threads_are_few_whatever_sessions_ask_for() {
+    let folder = data();
+    let runtime = runtime(4);
+    runtime.block_on(async {
+        let engine = Arc::<Engine>::default();
+        let mut running = JoinSet::new();
+        for number_of in 0..200 {
+            let threads = (number_of % 100 + 1).to_string();
+            let limit = ["0", "3MB", "50MB", "1GB"][number_of as usize % 4];
+            let own = options(&engine, "cpu").with("kelpie.threads", &threads);
+            let session = session(own.with("kelpie.memory_limit", limit), folder.path()).await;
+            running.spawn(async move {
+                let (sql, expected) = numbered(number_of);
+                assert_eq!(number(&session, &sql).await, expected, "{sql}");
+            });
+        }
+        soon("sessions with limits of their own", all_of(running)).await;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        assert!((1..=16.max(4 * cores)).contains(&workers()), "{} threads", workers());
+    });
+    runtime.shutdown_background();
+}
+
+/// A session that may have little memory takes none from others, and what others have keeps it from none of its own.
+#[test]
+fn a_limit_of_memory_is_its_sessions_own() {
+    let folder = data();
+    let runtime = runtime(4);
+    runtime.block_on(async {
+        let engine = Arc::<Engine>::default();
+        let sql = "SELECT sum(n * a) FROM (SELECT a, count(*) AS n FROM t GROUP BY a)";
+        let (free, rows) = (session(options(&engine, "cpu"), folder.path()).await, 400_000);
+        let small = options(&engine, "cpu").with("kelpie.memory_limit", "4MB");
+        let small = session(small.with("kelpie.fallback", "allow"), folder.path()).await;
+        for session in [&free, &small] {
+            session.sql(&format!("CREATE TABLE t AS SELECT value AS a FROM range({rows})")).await.unwrap();
+        }
+        let expected = rows * (rows - 1) / 2;
+        let mut running = JoinSet::new();
+        for session in [&free, &small] {
+            for _ in 0..4 {
+                let session = Arc::clone(session);
+                running.spawn(async move {
+                    for _ in 0..3 {
+                        assert_eq!(number(&session, sql).await, expected);
+                    }
+                });
+            }
+        }
+        soon("sessions with limits and without", all_of(running)).await;
+        // Whoever has no limit of his own was never short of memory.
+        let parts = free.sql(sql).await.unwrap().timing.parts;
+        let steps: Vec<String> = parts.into_iter().flat_map(|part| part.steps).collect();
+        assert!(steps.is_empty(), "{steps:?}");
+    });
+    runtime.shutdown_background();
+}
+
+/// A nested loop that goes on for minutes keeps the workers from nobody, and one that ends gives the right answer though others had
+/// its workers in between.
+#[test]
+fn long_queries_hold_up_no_short_ones() {
+    let folder = data();
+    let runtime = runtime(4);
+    runtime.block_on(async {
+        let engine = Arc::<Engine>::default();
+        let session = session(options(&engine, "cpu"), folder.path()).await;
+        session.sql("CREATE TABLE big AS SELECT value AS v FROM range(2000000)").await.unwrap();
+        session.sql("CREATE TABLE small AS SELECT value AS v FROM range(6000)").await.unwrap();
+        let endless = "SELECT count(*) FROM big a, big b WHERE a.v + b.v < 0";
+        let mut endless = session.start(endless).await.unwrap();
+        let mut first = std::pin::pin!(endless.next());
+        let waits = tokio::time::timeout(Duration::from_millis(500), first.as_mut()).await;
+        assert!(waits.is_err(), "a nested loop over 2,000,000 rows has ended");
+        let mut running = JoinSet::new();
+        for client in 0..63 {
+            let session = Arc::clone(&session);
+            running.spawn(async move {
+                for query in 0..4 {
+                    let (sql, expected) = numbered(client + query);
+                    assert_eq!(number(&session, &sql).await, expected, "{sql}");
+                }
+            });
+        }
+        for rest in 0..2 {
+            let session = Arc::clone(&session);
+            running.spawn(async move {
+                let sql = format!("SELECT count(*) FROM small a, small b WHERE (a.v + b.v) % 3 = {rest}");
+                // 6,000 numbers, a third with each remainder.
+                assert_eq!(number(&session, &sql).await, 3 * 2000 * 2000, "{sql}");
+            });
+        }
+        soon("short queries beside a nested loop", all_of(running)).await;
+    });
+    runtime.shutdown_background();
+}
+
 /// Queries whose states fit the budget alone, and not beside each other: they wait for each other, and what they are short of then
 /// is not taken for what they need alone.
 #[test]

@@ -4,7 +4,9 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AtomicRmwOp, BlockArg, InstBuilder, MemFlagsData, Type, types};
 use kelpie_kir::{AtomicOp, Handle, Pointee, Scalar, Scope, Space, Value};
 
+use super::LaunchStatus;
 use super::function::Translator;
+use super::helpers::Helper;
 use super::types::{memory, scalar_type};
 
 impl Translator<'_, '_> {
@@ -119,6 +121,25 @@ impl Translator<'_, '_> {
 
         self.start(done);
         old
+    }
+
+    /// The status word. Where it is read a worker can also be told to give way: no kernel reads it while it holds a lock, or anything
+    /// else that another worker of its launch waits for.
+    pub(super) fn status(&mut self) -> ir::Value {
+        const GIVE_WAY: i64 = std::mem::offset_of!(LaunchStatus, give_way) as i64;
+        let offset = self.int(types::I64, GIVE_WAY);
+        let asked = self.builder.ins().iadd(self.worker.status, offset);
+        let asked = self.builder.ins().atomic_load(types::I32, memory(), asked);
+        let (gives_way, goes_on) = (self.builder.create_block(), self.builder.create_block());
+        self.builder.set_cold_block(gives_way);
+        self.builder.ins().brif(asked, gives_way, &[], goes_on, &[]);
+
+        self.start(gives_way);
+        self.call_helper(Helper::GiveWay, &[self.worker.address]);
+        self.builder.ins().jump(goes_on, &[]);
+
+        self.start(goes_on);
+        self.builder.ins().atomic_load(types::I32, memory(), self.worker.status)
     }
 
     /// Sets the status word unless one is set.

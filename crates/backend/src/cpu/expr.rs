@@ -4,7 +4,7 @@ use cranelift_codegen::ir::{self, InstBuilder, types};
 use kelpie_kir::{Builtin, Expr, Handle, Literal, Scalar, Type, Value};
 
 use super::function::{Operand, Translator};
-use super::types::{float_condition, int_condition, is_signed, memory, value_type};
+use super::types::{float_condition, int_condition, is_signed, value_type};
 
 impl Translator<'_, '_> {
     /// Evaluates a value where its `Let` stands.
@@ -102,7 +102,7 @@ impl Translator<'_, '_> {
             Builtin::BlockDim | Builtin::Lanes => self.int(types::I32, 1),
             Builtin::BlockId => self.worker.block_id,
             Builtin::GridDim => self.worker.grid_dim,
-            Builtin::Status => self.builder.ins().atomic_load(types::I32, memory(), self.worker.status),
+            Builtin::Status => self.status(),
         }
     }
 

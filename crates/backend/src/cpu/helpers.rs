@@ -4,6 +4,8 @@
 
 use cranelift_codegen::ir::{AbiParam, Signature, Type, types};
 
+use super::WorkerContext;
+
 /// A function that compiled code may call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Helper {
@@ -16,10 +18,11 @@ pub(super) enum Helper {
     F64ToI128,
     FmodF32,
     FmodF64,
+    GiveWay,
 }
 
 impl Helper {
-    pub(super) const ALL: [Helper; 9] = [
+    pub(super) const ALL: [Helper; 10] = [
         Helper::DivI128,
         Helper::RemI128,
         Helper::MulOverflowsI128,
@@ -29,6 +32,7 @@ impl Helper {
         Helper::F64ToI128,
         Helper::FmodF32,
         Helper::FmodF64,
+        Helper::GiveWay,
     ];
 
     /// The symbol.
@@ -43,6 +47,7 @@ impl Helper {
             Helper::F64ToI128 => "kelpie_f64_to_i128",
             Helper::FmodF32 => "kelpie_fmod_f32",
             Helper::FmodF64 => "kelpie_fmod_f64",
+            Helper::GiveWay => "kelpie_give_way",
         }
     }
 
@@ -57,6 +62,7 @@ impl Helper {
             Helper::F64ToI128 => f64_to_i128 as *const u8,
             Helper::FmodF32 => fmod_f32 as *const u8,
             Helper::FmodF64 => fmod_f64 as *const u8,
+            Helper::GiveWay => give_way as *const u8,
         }
     }
 
@@ -74,6 +80,7 @@ impl Helper {
             Helper::F64ToI128 => (vec![types::F64, types::I64], None),
             Helper::FmodF32 => (vec![types::F32; 2], Some(types::F32)),
             Helper::FmodF64 => (vec![types::F64; 2], Some(types::F64)),
+            Helper::GiveWay => (vec![types::I64], None),
         };
         signature.params.extend(params.into_iter().map(AbiParam::new));
         signature.returns.extend(result.map(AbiParam::new));
@@ -130,4 +137,10 @@ extern "C" fn fmod_f32(a: f32, b: f32) -> f32 {
 
 extern "C" fn fmod_f64(a: f64, b: f64) -> f64 {
     a % b
+}
+
+extern "C" fn give_way(context: *const WorkerContext) {
+    // SAFETY: compiled code passes the context that it was called with.
+    let context = unsafe { &*context };
+    (context.give_way)(context.caller);
 }

@@ -22,6 +22,7 @@ mod types;
 mod vector;
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Mutex;
@@ -37,6 +38,17 @@ use crate::BackendError;
 #[repr(C, align(16))]
 pub struct Slot(pub [u8; 16]);
 
+/// What the workers of a launch, and those who watch it, tell each other.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct LaunchStatus {
+    /// The status word.
+    pub code: AtomicU32,
+    /// Not 0 where a worker of the launch is asked to let others have its thread for a while: one that reads the status word calls
+    /// [`WorkerContext::give_way`].
+    pub give_way: AtomicU32,
+}
+
 /// What a kernel is called with.
 #[derive(Debug)]
 #[repr(C)]
@@ -45,12 +57,16 @@ pub struct WorkerContext {
     pub slots: *const Slot,
     /// The worker's shared memory, aligned to 64 bytes; at least [`CpuKernel::shared_bytes`].
     pub shared: *mut u8,
-    /// The launch's status word.
-    pub status: *const AtomicU32,
+    /// The launch's status word, and whether it is asked to give way.
+    pub status: *const LaunchStatus,
     /// Which worker this is.
     pub block_id: u32,
     /// How many workers there are.
     pub grid_dim: u32,
+    /// Called with [`Self::caller`] where a worker is asked to give way; the kernel goes on once it returns. It must not unwind.
+    pub give_way: extern "C" fn(*const c_void),
+    /// Whatever `give_way` knows the worker by.
+    pub caller: *const c_void,
 }
 
 type Entry = unsafe extern "C" fn(*const WorkerContext);
@@ -143,7 +159,7 @@ impl CpuKernel<'_> {
     /// # Safety
     ///
     /// `slots` holds one slot a parameter of the kernel, of the parameter's type; `shared` is aligned to 64 bytes, at
-    /// least [`Self::shared_bytes`] long and this worker's alone; `status` is valid. Every address that the kernel
+    /// least [`Self::shared_bytes`] long and this worker's alone; `status` is valid, and `give_way` may be called with `caller`. Every address that the kernel
     /// computes from its arguments is valid and aligned for the access it makes, and memory that it reads as
     /// read-only, or reads or writes without atomics, is not written by anybody else meanwhile.
     pub unsafe fn run(&self, context: &WorkerContext) {

@@ -251,7 +251,8 @@ pub static OPTIONS: &[SessionOption] = &[
     ),
     size!(
         "memory_limit",
-        "budget of device memory, such as 512MB or 2GB; 0 is the device's default. Less than a query wants makes it slower, not fail",
+        "budget of device memory, such as 512MB or 2GB; 0 is the device's default. Less than a query wants makes it slower, not fail. \
+         On the CPU it is that of the sessions with this limit together, and changes nothing for others",
         query.memory_limit
     ),
     SessionOption {
@@ -269,7 +270,7 @@ pub static OPTIONS: &[SessionOption] = &[
     SessionOption {
         name: "threads",
         values: "0 (one a core) to 4096",
-        about: "workers of the CPU device",
+        about: "workers that a query has on the CPU at once; the threads are those of the process, at most 4 a core or 16",
         value: |options| options.query.threads.unwrap_or(0).to_string(),
         set: |options, text| {
             let threads = text.parse().ok().filter(|threads: &usize| *threads <= 4096)?;

@@ -2,14 +2,14 @@
 #![expect(unsafe_code, reason = "calls compiled kernels")]
 
 use std::any::Any;
+use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
-use kelpie_backend::cpu::{self, CpuModule, Slot, WorkerContext};
+use kelpie_backend::cpu::{self, CpuModule, LaunchStatus, Slot, WorkerContext};
 use kelpie_kir::{Type, ValidModule};
 
 use super::DEVICE;
-use super::workers::{BlockTask, launch_failed};
+use super::workers::{BlockRun, BlockTask, launch_failed};
 use crate::memory::{HostMemory, HostPool};
 use crate::{Buffer, DeviceError, Kernel, KernelArgument};
 
@@ -65,7 +65,7 @@ impl LoadedKernel {
         pool: &Arc<HostPool>,
         arguments: &[KernelArgument],
         blocks: u32,
-        status: Arc<AtomicU32>,
+        status: Arc<LaunchStatus>,
     ) -> Result<BlockTask, DeviceError> {
         crate::check_arguments(DEVICE, &self.name, &self.params, arguments)?;
         let (mut slots, mut buffers) = (Vec::new(), Vec::<Buffer>::new());
@@ -80,24 +80,33 @@ impl LoadedKernel {
             }
         }
         let (code, name) = (self.code.clone(), self.name.clone());
-        Ok(Box::new(move |block, shared| {
+        Ok(Box::new(move |run| {
             let _alive = &buffers;
             let context = WorkerContext {
                 slots: slots.as_ptr(),
-                shared,
+                shared: run.shared,
                 status: Arc::as_ptr(&status),
-                block_id: block,
+                block_id: run.block,
                 grid_dim: blocks,
+                give_way,
+                caller: std::ptr::from_ref(run).cast(),
             };
             if let Some(kernel) = code.kernel(&name) {
                 // SAFETY: `check_arguments` gave one slot of the right type a parameter; the worker's shared memory is
                 // aligned to 64 bytes and at least `shared_bytes` long; status, code and buffers are held by this
-                // closure. That a kernel stays inside its buffers, and that what it calls read-only is not written
+                // closure, and `give_way` takes what `caller` is. That a kernel stays inside its buffers, and that what it calls read-only is not written
                 // meanwhile, is what the compiler of the plan promises of the modules that it makes.
                 unsafe { kernel.run(&context) };
             }
         }))
     }
+}
+
+/// What a kernel calls that is asked to give way.
+extern "C" fn give_way(run: *const c_void) {
+    // SAFETY: a kernel passes the `caller` of its context, which outlives it.
+    let run = unsafe { &*run.cast::<BlockRun<'_>>() };
+    run.give_way();
 }
 
 impl Kernel for LoadedKernel {

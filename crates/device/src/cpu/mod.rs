@@ -1,20 +1,21 @@
-//! The CPU as a device: one worker thread a core, kernels compiled by Cranelift, host memory on huge pages.
+//! The CPU as a device: kernels compiled by Cranelift, run by the worker threads of the process, and host memory on huge pages.
 
 mod host;
 mod kernel;
+mod schedule;
 mod workers;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use kelpie_backend::cpu::CpuModule;
+use kelpie_backend::cpu::{CpuModule, LaunchStatus};
 use kelpie_kir::{Target, ValidModule};
 
 use self::kernel::LoadedKernel;
-use self::workers::{WorkerPool, launch_failed};
+use self::workers::{Blocks, WorkerPool, launch_failed};
 use crate::cache::ModuleCache;
-use crate::memory::{HostMemory, HostPool, default_limit};
+use crate::memory::{Account, HostMemory, HostPool, default_limit};
 use crate::query::Immediate;
 use crate::{BlockShape, Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport, QueryStream};
 
@@ -25,40 +26,68 @@ const CACHED_MODULES: usize = 256;
 /// More workers than this are surely a mistake.
 const MAX_WORKERS: usize = 1024;
 
-/// This machine's processor.
+/// This machine's processor, for those who have so many workers and so much memory of it.
 #[derive(Debug)]
 pub struct CpuDevice {
     target: Target,
     pool: Arc<HostPool>,
-    workers: WorkerPool,
-    modules: ModuleCache<CpuModule>,
+    /// What of the pool's memory may be had, where it is not all.
+    account: Option<Arc<Account>>,
+    workers: Arc<WorkerPool>,
+    modules: Arc<ModuleCache<CpuModule>>,
 }
 
 impl CpuDevice {
-    /// The worker threads of a device that is asked for so many: 1 to 1024, and one a core where absent.
+    /// The workers of a device that is asked for so many: 1 to 1024, and one a core where absent.
     pub fn workers(asked: Option<usize>) -> u32 {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         asked.unwrap_or_else(cores).clamp(1, MAX_WORKERS) as u32
     }
 
-    /// A device with as many worker threads as [`CpuDevice::workers`] says.
+    /// A device with memory of its own, whose launches have as many workers at once as [`CpuDevice::workers`] says. Their threads are
+    /// those of the process.
     pub fn new(workers: Option<usize>) -> Result<Arc<CpuDevice>, DeviceError> {
         let workers = CpuDevice::workers(workers);
-        let threads = WorkerPool::new(workers).map_err(|error| DeviceError::NotUsable {
-            device: DEVICE.into(),
-            reason: format!("{workers} worker threads cannot be started: {error}"),
-        })?;
         Ok(Arc::new(CpuDevice {
-            target: Target { vector_bytes: kelpie_backend::cpu::vector_bytes(), ..Target::cpu(workers) },
+            target: target(workers),
             pool: HostPool::new(DEVICE, default_limit()),
-            workers: threads,
-            modules: ModuleCache::new(CACHED_MODULES),
+            account: None,
+            workers: threads(workers)?,
+            modules: Arc::new(ModuleCache::new(CACHED_MODULES)),
         }))
+    }
+
+    /// The same device for launches with other workers: it has the same memory and what was compiled.
+    pub fn with_workers(&self, workers: Option<usize>) -> Result<Arc<CpuDevice>, DeviceError> {
+        let workers = CpuDevice::workers(workers);
+        let (pool, modules) = (Arc::clone(&self.pool), Arc::clone(&self.modules));
+        let (account, threads) = (self.account.clone(), threads(workers)?);
+        Ok(Arc::new(CpuDevice { target: target(workers), pool, account, workers: threads, modules }))
+    }
+
+    /// The same device for those who may have so many bytes of its memory together.
+    pub fn with_memory_limit(&self, limit_bytes: u64) -> Arc<CpuDevice> {
+        let (pool, modules) = (Arc::clone(&self.pool), Arc::clone(&self.modules));
+        let (account, workers) = (Some(Account::new(limit_bytes)), Arc::clone(&self.workers));
+        Arc::new(CpuDevice { target: self.target.clone(), pool, account, workers, modules })
     }
 
     fn memory_of<'a>(&self, buffer: &'a Buffer) -> Result<&'a HostMemory, DeviceError> {
         HostMemory::of(buffer, &self.pool)
     }
+}
+
+/// What code is made for.
+fn target(workers: u32) -> Target {
+    Target { vector_bytes: kelpie_backend::cpu::vector_bytes(), ..Target::cpu(workers) }
+}
+
+/// The threads of the process, enough for so many workers.
+fn threads(workers: u32) -> Result<Arc<WorkerPool>, DeviceError> {
+    WorkerPool::of_process(workers).map_err(|error| DeviceError::NotUsable {
+        device: DEVICE.into(),
+        reason: format!("no worker thread can be started: {error}"),
+    })
 }
 
 impl Device for CpuDevice {
@@ -83,7 +112,15 @@ impl Device for CpuDevice {
     }
 
     fn memory(&self) -> (u64, u64) {
-        self.pool.usage()
+        self.account.as_ref().map_or_else(|| self.pool.usage(), |account| account.usage())
+    }
+
+    fn memory_id(&self) -> usize {
+        self.account.as_ref().map_or(self.pool.id, |account| account.id)
+    }
+
+    fn all_memory_id(&self) -> usize {
+        self.pool.id
     }
 
     fn set_memory_limit(&self, limit: Option<u64>) {
@@ -91,7 +128,7 @@ impl Device for CpuDevice {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Buffer, DeviceError> {
-        self.pool.allocate(bytes)
+        self.pool.allocate_from(self.account.as_ref(), bytes)
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<Buffer, DeviceError> {
@@ -140,16 +177,18 @@ impl Device for CpuDevice {
         if launch.blocks() == 0 {
             return Err(launch_failed(DEVICE, kernel.name(), "a grid of no blocks"));
         }
-        let status = Arc::new(AtomicU32::new(0));
+        let status = Arc::<LaunchStatus>::default();
         let buffers = launch.arguments().iter().filter_map(|argument| Some(argument.buffer()?.0));
         let memory = buffers.map(|buffer| self.memory_of(buffer)).collect::<Result<Vec<_>, _>>()?;
         let _no_writers = HostMemory::in_launch(memory);
         let task = kernel.bind(&self.pool, launch.arguments(), launch.blocks(), status.clone())?;
+        let (blocks, shared_bytes) = (launch.blocks(), kernel.shared_bytes());
+        let blocks = Blocks { blocks, shared_bytes, status: &status, cancel: launch.cancel() };
         let time = self
             .workers
-            .run(launch.blocks(), kernel.shared_bytes(), &status, launch.cancel(), task)
+            .run(blocks, task)
             .map_err(|message| launch_failed(DEVICE, kernel.name(), message))?;
-        let status = status.load(Ordering::Acquire);
+        let status = status.code.load(Ordering::Acquire);
         Ok(LaunchReport { status, time_ns: time.as_nanos() as u64, ..LaunchReport::default() })
     }
 

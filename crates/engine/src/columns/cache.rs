@@ -9,7 +9,7 @@ use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use parking_lot::Mutex;
 
 use super::glance::{Seen, Watch};
-use super::key::{Key, Keyed, address};
+use super::key::{Key, Keyed};
 use super::placing::{PartitionRows, Promised};
 use super::read::{self, Wanted, source_error, too_large};
 use super::resident::ResidentColumn;
@@ -101,13 +101,28 @@ impl State {
 
     /// Takes out the least recently used column of a device, or of its host memory, that no query holds.
     fn evict_one(&mut self, device: usize, on_host: bool) -> Option<Arc<ResidentColumn>> {
-        let unused = |entry: &Entry| match entry {
-            Entry::Ready { column, used, .. } if Arc::strong_count(column) == 1 => Some(*used),
+        self.evict_where(|key, _| key.device == device && key.on_host == on_host)
+    }
+
+    /// The same of whoever shares all of a device's memory with it.
+    fn evict_beside(&mut self, device: &Arc<dyn Device>) -> Option<Arc<ResidentColumn>> {
+        let all = device.all_memory_id();
+        let is_beside =
+            |other: &Weak<dyn Device>| other.upgrade().is_some_and(|other| other.all_memory_id() == all);
+        self.evict_where(|key, other| !key.on_host && is_beside(other))
+    }
+
+    fn evict_where(
+        &mut self,
+        is_wanted: impl Fn(&Key, &Weak<dyn Device>) -> bool,
+    ) -> Option<Arc<ResidentColumn>> {
+        let unused = |(key, entry)| match entry {
+            &Entry::Ready { ref column, ref device, used, .. } if Arc::strong_count(column) == 1 => {
+                is_wanted(key, device).then_some((used, key))
+            }
             _ => None,
         };
-        let of_device = self.entries.iter().filter(|(key, _)| key.device == device && key.on_host == on_host);
-        let (_, key) =
-            of_device.filter_map(|(key, entry)| Some((unused(entry)?, key))).min_by_key(|(used, _)| *used)?;
+        let (_, key) = self.entries.iter().filter_map(unused).min_by_key(|(used, _)| *used)?;
         let key = key.clone();
         match self.entries.remove(&key) {
             Some(Entry::Ready { column, .. }) => Some(column),
@@ -442,7 +457,7 @@ impl ColumnCache {
     pub(crate) fn leaves_room(&self, device: &Arc<dyn Device>, bytes: u64) -> bool {
         let (used, budget) = device.memory();
         let most = budget / 10 * 7;
-        let unused = self.state.lock().unused_bytes(address(device));
+        let unused = self.state.lock().unused_bytes(device.memory_id());
         if used.saturating_sub(unused).saturating_add(bytes) > most {
             return false;
         }
@@ -455,7 +470,7 @@ impl ColumnCache {
         loop {
             match device.allocate_host(bytes) {
                 Err(error @ DeviceError::OutOfMemory { .. }) => {
-                    if self.state.lock().evict_one(address(device), true).is_none() {
+                    if self.state.lock().evict_one(device.memory_id(), true).is_none() {
                         return Err(error);
                     }
                 }
@@ -469,7 +484,14 @@ impl ColumnCache {
         loop {
             match device.allocate(bytes) {
                 Err(DeviceError::OutOfMemory { device: name, requested, used, limit }) => {
-                    let evicted = self.state.lock().evict_one(address(device), false);
+                    let mut state = self.state.lock();
+                    let (own_used, own_limit) = device.memory();
+                    let evicted = match state.evict_one(device.memory_id(), false) {
+                        // It may have more, and others have what there is.
+                        None if own_used.saturating_add(requested) <= own_limit => state.evict_beside(device),
+                        evicted => evicted,
+                    };
+                    drop(state);
                     if evicted.is_none() {
                         return Err(DeviceError::OutOfMemory { device: name, requested, used, limit });
                     }
@@ -484,10 +506,10 @@ impl ColumnCache {
         let budget = device.memory().1;
         let mut state = self.state.lock();
         let limit = state.limit.unwrap_or(budget / 5 * 4);
-        let mut cached = state.cached_bytes(address(device));
+        let mut cached = state.cached_bytes(device.memory_id());
         let mut evicted = Vec::new();
         while cached.saturating_add(bytes) > limit {
-            let Some(column) = state.evict_one(address(device), false) else { break };
+            let Some(column) = state.evict_one(device.memory_id(), false) else { break };
             cached = cached.saturating_sub(column.stored_bytes());
             evicted.push(column);
         }
@@ -500,7 +522,7 @@ impl ColumnCache {
     pub fn release(&self, device: &Arc<dyn Device>, bytes: u64) -> u64 {
         let mut freed = 0;
         while freed < bytes {
-            let evicted = self.state.lock().evict_one(address(device), false);
+            let evicted = self.state.lock().evict_one(device.memory_id(), false);
             let Some(column) = evicted else { break };
             freed += column.stored_bytes();
         }
@@ -539,7 +561,7 @@ impl ColumnCache {
     /// Bytes of the columns kept on a device.
     #[cfg(test)]
     pub fn cached_bytes(&self, device: &Arc<dyn Device>) -> u64 {
-        self.state.lock().cached_bytes(address(device))
+        self.state.lock().cached_bytes(device.memory_id())
     }
 
     /// Columns that were read at different times must be of the same rows, or kernels would read past an end.
@@ -556,7 +578,7 @@ impl ColumnCache {
         if let Some(identity) = source.identity() {
             let mut state = self.state.lock();
             state.entries.retain(|key, entry| {
-                let stale = key.device == address(device) && *key.identity == *identity;
+                let stale = key.device == device.memory_id() && *key.identity == *identity;
                 !stale || matches!(entry, Entry::Loading)
             });
         }

@@ -11,7 +11,7 @@ use crate::source::{ColumnKey, TableSource};
 /// A column of some data on a device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    /// The device's address; entries hold the device weakly, so that no other can have it meanwhile.
+    /// By its memory ([`Device::memory_id`]); entries hold the device weakly, so that no other can have the number meanwhile.
     pub device: usize,
     pub identity: Arc<str>,
     pub column: ColumnKey,
@@ -65,12 +65,7 @@ impl Keyed {
     /// The key of the column of some data.
     pub fn on(&self, device: &Arc<dyn Device>, identity: &Arc<str>, on_host: bool) -> Key {
         let Keyed { column, without_dictionary, .. } = *self;
-        let (device, identity) = (address(device), Arc::clone(identity));
+        let (device, identity) = (device.memory_id(), Arc::clone(identity));
         Key { device, identity, column, without_dictionary, on_host }
     }
-}
-
-/// What tells a device from others while anybody holds it, weakly too.
-pub(crate) fn address(device: &Arc<dyn Device>) -> usize {
-    Arc::as_ptr(device).cast::<()>() as usize
 }

@@ -22,7 +22,6 @@ mod wish;
 
 pub use self::cache::ColumnCache;
 pub use self::glance::{Watch, expected_layouts};
-pub(crate) use self::key::address;
 pub(crate) use self::narrowed::Narrowed;
 pub use self::resident::ResidentColumn;
 pub(crate) use self::resident::multi_column_distinct;

@@ -325,3 +325,49 @@ fn large_first_runs_are_the_gpus() {
     // Both read; the GPU is faster from there on.
     assert!(engine.first_run(&large, &CancelToken::default()).is_none());
 }
+
+/// Whoever asks for other workers has the same memory, and whoever may have less of it has an account.
+#[test]
+fn all_have_the_same_cpu_with_workers_and_memory_of_their_own() {
+    let devices = Devices::default();
+    let find = |threads, memory_limit| {
+        let device = DeviceChoice::Cpu;
+        devices
+            .find(&QueryOptions { device, threads, memory_limit, ..QueryOptions::default() })
+            .expect("a CPU")
+    };
+    let all = find(None, None);
+    let cores = all.target().resident_blocks as usize;
+    assert!(Arc::ptr_eq(&all, &find(Some(cores), None)));
+    let more = find(Some(cores + 5), None);
+    assert_eq!(more.target().resident_blocks as usize, cores + 5);
+    assert_eq!(more.memory_id(), all.memory_id());
+    let (small, same) = (find(None, Some(1 << 20)), find(Some(1), Some(1 << 20)));
+    assert!(small.memory_id() == same.memory_id() && small.memory_id() != all.memory_id());
+    assert!([&more, &small, &same].iter().all(|cpu| cpu.all_memory_id() == all.all_memory_id()));
+    let buffer = small.allocate(600 << 10).expect("there is room");
+    assert!(same.allocate(600 << 10).is_err() && all.allocate(600 << 10).is_ok());
+    // What one of them has is there for all.
+    all.upload(&buffer, 5, &[7]).expect("the same memory");
+    assert_eq!((small.memory().1, all.memory().1 > 1 << 20), (1 << 20, true));
+    drop(buffer);
+    assert!(same.allocate(600 << 10).is_ok());
+}
+
+/// Limits that nobody uses are forgotten, those in use are not.
+#[test]
+fn limits_of_memory_do_not_pile_up() {
+    let devices = Devices::default();
+    let find = |limit| {
+        let options =
+            QueryOptions { device: DeviceChoice::Cpu, memory_limit: limit, ..QueryOptions::default() };
+        devices.find(&options).expect("a CPU")
+    };
+    let used = find(Some(1));
+    for limit in 2..100 {
+        find(Some(limit));
+    }
+    assert!(devices.opened().len() <= super::UNUSED_LIMITS + 3, "{}", devices.opened().len());
+    assert!(Arc::ptr_eq(&used, &find(Some(1))));
+    assert!(Arc::ptr_eq(&find(None), &find(None)));
+}

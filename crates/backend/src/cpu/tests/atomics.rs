@@ -1,4 +1,4 @@
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use kelpie_kir::{AtomicOp, Builtin, Pointee, Scope, Type};
@@ -8,14 +8,14 @@ const WORKERS: u32 = 2;
 
 /// Runs kernel `k` on two threads at once.
 fn run_together(module: &CpuModule, slots: &[Slot]) -> u32 {
-    let status = AtomicU32::new(0);
+    let status = LaunchStatus::default();
     std::thread::scope(|scope| {
         for worker in 0..WORKERS {
             let (slots, status) = (slots.to_vec(), &status);
             scope.spawn(move || run_worker(module, &slots, status, worker, WORKERS));
         }
     });
-    status.into_inner()
+    status.code.into_inner()
 }
 
 /// Every round, each worker applies `op` to one word with the operand that `operand` makes of `round * 2 + worker`.
@@ -231,10 +231,24 @@ fn the_first_report_stays() {
     });
     for (traps, first, expected) in [(false, 0, (7, 100)), (true, 0, (7, 7)), (true, 3, (3, 3))] {
         let mut out = [0u32];
-        let status = AtomicU32::new(first);
+        let status = LaunchStatus { code: AtomicU32::new(first), ..LaunchStatus::default() };
         run_worker(&module, &[address_mut(&mut out), traps.slot()], &status, 0, 1);
-        assert_eq!((status.load(Ordering::Relaxed), out[0]), expected);
+        assert_eq!((status.code.load(Ordering::Relaxed), out[0]), expected);
     }
+}
+
+#[test]
+fn a_worker_that_is_asked_gives_way_where_it_reads_the_status_word() {
+    let module = kernel(|b| {
+        let out = param(b, "out", Type::global(Scalar::U32));
+        let status = b.builtin(Builtin::Status);
+        b.store(out, status);
+    });
+    let mut out = [9u32];
+    let status = LaunchStatus { code: AtomicU32::new(3), give_way: AtomicU32::new(1) };
+    run_worker(&module, &[address_mut(&mut out)], &status, 0, 1);
+    // It was called, and the kernel went on.
+    assert_eq!((status.give_way.into_inner(), status.code.into_inner(), out), (0, 3, [3]));
 }
 
 #[test]

@@ -302,7 +302,7 @@ fn one_lane() {
         }
     });
     let mut out = [9u32; 16];
-    let status = AtomicU32::new(0);
+    let status = LaunchStatus::default();
     run_worker(&module, &[address_mut(&mut out)], &status, 3, 8);
     assert_eq!(out, [0, 3, 1, 8, 0, 1, 1, 1, 1, 0, 0, 0, 42, 42, 42, 42]);
 }

@@ -16,11 +16,11 @@ fn on_cpu(module: &ValidModule, input: &[i64]) -> (u32, Vec<i64>) {
     let compiled = compile(module).unwrap_or_else(|error| panic!("{error}"));
     let mut output = vec![0i64; WORKERS as usize];
     let slots = [address(input), (input.len() as u64).slot(), address_mut(&mut output)];
-    let status = AtomicU32::new(0);
+    let status = LaunchStatus::default();
     for worker in 0..WORKERS {
         run_worker_of(&compiled, KERNEL, &slots, &status, worker, WORKERS);
     }
-    (status.into_inner(), output)
+    (status.code.into_inner(), output)
 }
 
 fn on_simt(module: &ValidModule, input: &[i64]) -> (u32, Vec<i64>) {

@@ -8,12 +8,10 @@ mod fuzz;
 mod memory;
 mod vectors;
 
-use std::sync::atomic::AtomicU32;
-
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{Builder, Module, Scalar, Type, ValidModule, validate};
 
-use super::{CpuModule, Slot, WorkerContext, clif, compile};
+use super::{CpuModule, LaunchStatus, Slot, WorkerContext, clif, compile};
 
 /// A scalar of Rust that is one of KIR.
 trait Element: Copy + std::fmt::Debug {
@@ -96,7 +94,7 @@ fn compile_built(b: Builder) -> CpuModule {
 struct SharedLine([u8; 64]);
 
 /// Runs kernel `k` as worker `block_id` of `grid_dim`; the status word.
-fn run_worker(module: &CpuModule, slots: &[Slot], status: &AtomicU32, block_id: u32, grid_dim: u32) {
+fn run_worker(module: &CpuModule, slots: &[Slot], status: &LaunchStatus, block_id: u32, grid_dim: u32) {
     run_worker_of(module, "k", slots, status, block_id, grid_dim);
 }
 
@@ -104,14 +102,22 @@ fn run_worker_of(
     module: &CpuModule,
     name: &str,
     slots: &[Slot],
-    status: &AtomicU32,
+    status: &LaunchStatus,
     block_id: u32,
     grid_dim: u32,
 ) {
     let kernel = module.kernel(name).unwrap();
     let mut shared = vec![SharedLine([0xAA; 64]); kernel.shared_bytes().div_ceil(64) as usize];
     let shared = shared.as_mut_ptr().cast();
-    let context = WorkerContext { slots: slots.as_ptr(), shared, status, block_id, grid_dim };
+    /// No worker is asked again.
+    extern "C" fn give_way(status: *const std::ffi::c_void) {
+        // SAFETY: `caller` below.
+        let status = unsafe { &*status.cast::<LaunchStatus>() };
+        status.give_way.store(0, std::sync::atomic::Ordering::Relaxed);
+    }
+    let caller = std::ptr::from_ref(status).cast();
+    let context =
+        WorkerContext { slots: slots.as_ptr(), shared, status, block_id, grid_dim, give_way, caller };
     // SAFETY: the tests pass one slot a parameter, and addresses that live through this call.
     unsafe { kernel.run(&context) }
 }
@@ -122,9 +128,9 @@ fn param(b: &mut Builder, name: &str, ty: Type) -> V {
 }
 
 fn run(module: &CpuModule, slots: &[Slot]) -> u32 {
-    let status = AtomicU32::new(0);
+    let status = LaunchStatus::default();
     run_worker(module, slots, &status, 0, 1);
-    status.into_inner()
+    status.code.into_inner()
 }
 
 /// `for i in 0..n { … }` over an index of 64 bits.
