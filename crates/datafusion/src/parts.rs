@@ -299,6 +299,7 @@ fn rows_from(files: &[FileRows<'_>], first: u64, end: u64) -> FileGroup {
 
 #[cfg(test)]
 mod tests {
+    use std::iter::once;
     use std::sync::Arc;
 
     use datafusion::arrow::array::{Array, AsArray};
@@ -383,7 +384,7 @@ mod tests {
     fn files_are_read_from_row_to_row() {
         let files: Vec<PartitionedFile> = (0..4).map(|n| PartitionedFile::new(format!("f{n}"), 1)).collect();
         let rows = [10, 0, 20, 5];
-        let file_rows = |(file, rows): (_, u64)| FileRows { file, rows, wanted: vec![0..rows] };
+        let file_rows = |(file, rows): (_, u64)| FileRows { file, rows, wanted: once(0..rows).collect() };
         let files: Vec<FileRows<'_>> = files.iter().zip(rows).map(file_rows).collect();
         let read = |first, end| -> Vec<(String, Option<(usize, usize)>)> {
             let group = rows_from(&files, first, end);
@@ -407,7 +408,7 @@ mod tests {
     #[test]
     fn row_groups_that_nobody_wants_are_passed_over() {
         let files: Vec<PartitionedFile> = (0..3).map(|n| PartitionedFile::new(format!("f{n}"), 1)).collect();
-        let wanted = [vec![0..10, 20..30], vec![], vec![5..15]];
+        let wanted = [vec![0..10, 20..30], vec![], once(5..15).collect()];
         let files: Vec<FileRows<'_>> =
             files.iter().zip(wanted).map(|(file, wanted)| FileRows { file, rows: 30, wanted }).collect();
         let read = |first, end| -> Vec<(String, Vec<(bool, usize)>)> {

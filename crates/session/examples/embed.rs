@@ -10,6 +10,7 @@ use datafusion::common::{ParamValues, ScalarValue};
 use futures::TryStreamExt;
 use kelpie_session::{Engine, KelpieSession, SessionOptions};
 
+/// Makes a table, asks it something, and prints the answer.
 #[tokio::main]
 pub async fn main() -> Result<(), Box<dyn Error>> {
     // One engine for the process: what one session has read and compiled, others find.

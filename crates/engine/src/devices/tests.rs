@@ -250,6 +250,12 @@ fn open_interpreter() -> Result<Arc<dyn Device>, DeviceError> {
     Ok(kelpie_device::simt::SimtDevice::new(4, 8, 2))
 }
 
+fn engine_with(gpu: OpenGpu) -> Arc<Engine> {
+    let mut engine = Engine::new();
+    engine.devices = Devices::with_gpu(gpu);
+    Arc::new(engine)
+}
+
 /// The device of a run, as whoever runs queries for people asks for it.
 fn first_device(engine: &Arc<Engine>, query: &Query) -> String {
     let cancel = CancelToken::default();
@@ -266,7 +272,7 @@ fn first_device(engine: &Arc<Engine>, query: &Query) -> String {
 #[test]
 fn first_runs_are_the_cpus_while_the_gpu_gets_ready() {
     let gpu = OpenGpu { open: open_interpreter, may_be_there: || true };
-    let engine = Arc::new(Engine { devices: Devices::with_gpu(gpu), ..Engine::new() });
+    let engine = engine_with(gpu);
     let first = query(DeviceChoice::Auto);
     assert!(first_device(&engine, &first).starts_with("cpu"));
     assert!(engine.devices.opened_gpu().is_none(), "nobody has waited for it");
@@ -288,7 +294,7 @@ fn first_runs_are_the_cpus_while_the_gpu_gets_ready() {
     assert!(first_device(&engine, &never).starts_with("simt"));
     // Without a GPU there is nothing to hand over to.
     let gpu = OpenGpu { open: open_interpreter, may_be_there: || false };
-    let engine = Arc::new(Engine { devices: Devices::with_gpu(gpu), ..Engine::new() });
+    let engine = engine_with(gpu);
     assert!(engine.first_run(&first, &CancelToken::default()).is_none());
 }
 
@@ -318,7 +324,7 @@ fn large_first_runs_are_the_gpus() {
         }
     }
     let gpu = OpenGpu { open: open_interpreter, may_be_there: || true };
-    let engine = Arc::new(Engine { devices: Devices::with_gpu(gpu), ..Engine::new() });
+    let engine = engine_with(gpu);
     let mut large = query(DeviceChoice::Auto);
     let batch = RecordBatch::new_empty(large.sources[0].schema());
     large.sources = vec![Arc::new(Large(Cached(MemorySource::new("t", batch.schema(), vec![batch]))))];
