@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(share_of(&[a(Operator::Eq, -5)]), 0.0);
         assert_eq!(share_of(&[a(Operator::NotEq, 5)]), 1.0);
         assert_eq!(share_of(&[a(Operator::GtEq, 100), a(Operator::LtEq, 199)]), 1e-4);
-        assert_eq!(share_of(&[a(Operator::Gt, 499_999), day(Operator::Lt, -4_000)]), 0.5 * 0.1001);
+        assert_eq!(share_of(&[a(Operator::Gt, 499_999), day(Operator::Lt, -4_000)]), 0.500_001 * 0.1001);
         let schema = schema();
         let list = [1i64, 7, 9].map(lit).to_vec();
         let within = in_list(col("a", &schema).unwrap(), list.clone(), &false, &schema).unwrap();

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "the end of a process and the priority of a thread are the C library's")]
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Once, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -109,18 +109,21 @@ static ALL: Mutex<Vec<Weak<State>>> = Mutex::new(Vec::new());
 /// At most so long the end of the process waits for a compiler.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Gives the jobs up when the process ends. Handlers run in the reverse order in which they were registered, so that libraries which
-/// were loaded before are taken down after this.
+/// Gives the jobs up when the process ends.
 fn end_with_process(state: &Arc<State>) {
-    static REGISTERED: Once = Once::new();
     let mut all = ALL.lock();
     all.retain(|state| state.strong_count() > 0);
     all.push(Arc::downgrade(state));
-    REGISTERED.call_once(|| {
-        // SAFETY: the function is of this program, takes nothing, and does not unwind. Where it cannot be registered, a process
-        // that ends while a compiler runs may crash.
-        let _ = unsafe { libc::atexit(at_exit) };
-    });
+    drop(all);
+    end_before_libraries();
+}
+
+/// Lets jobs end before the libraries are taken down that are loaded by now: what runs at the end of a process does so in the reverse of the
+/// order in which it was registered. To do nothing a second time costs nothing.
+pub(crate) fn end_before_libraries() {
+    // SAFETY: the function is of this program, takes nothing, and does not unwind. Where it cannot be registered, a process that ends
+    // while a compiler runs may crash.
+    let _ = unsafe { libc::atexit(at_exit) };
 }
 
 extern "C" fn at_exit() {

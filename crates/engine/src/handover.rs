@@ -112,9 +112,9 @@ impl Engine {
 
     /// Makes a query ready for its next runs, behind others: after its first run.
     pub fn hand_over(engine: &Arc<Engine>, query: Query, first: &FirstRun) {
-        let (engine, form) = (Arc::clone(engine), first.form);
+        let (engine, form) = (Arc::downgrade(engine), first.form);
         BEHIND.begin(Box::new(move |ends| {
-            // A program that runs one query ends now, and shall not have to wait for a driver that starts.
+            // A program that runs one query ends now, and shall not have to wait for a driver that starts, nor for this engine's end.
             let since = Instant::now();
             while since.elapsed() < PAUSE {
                 thread::sleep(CANCEL_CHECK);
@@ -122,6 +122,7 @@ impl Engine {
                     return;
                 }
             }
+            let Some(engine) = engine.upgrade() else { return };
             let state = engine.handover.queries.lock().insert(form, State::Preparing);
             // Else its next run has come meanwhile, and is the GPU's.
             if state == Some(State::First) {

@@ -7,6 +7,7 @@ use cudarc::driver::sys::{self, CUresult};
 use parking_lot::Mutex;
 
 use crate::DeviceError;
+use crate::behind::end_before_libraries;
 
 /// Every function that this device calls; a driver that lacks one is too old. cudarc panics where one is missing.
 const FUNCTIONS: &[&str] = &[
@@ -74,7 +75,11 @@ fn start_once() -> Result<(), String> {
             return Err(format!("the CUDA driver is too old: it has no {function} (CUDA 12.8 is needed)"));
         }
     }
-    result::init().map_err(|error| format!("the CUDA driver does not start: {}", words(error)))
+    // Somebody may be opening the device behind the queries when the process ends.
+    end_before_libraries();
+    let started = result::init();
+    end_before_libraries();
+    started.map_err(|error| format!("the CUDA driver does not start: {}", words(error)))
 }
 
 /// The driver's version, such as `13.0`.

@@ -46,9 +46,10 @@ impl<'a> Lab<'a> {
     ) -> Result<Lab<'a>> {
         let own = [("kelpie.fallback".to_string(), "deny".to_string())];
         let threads = ("kelpie.threads".to_string(), options.threads.to_string());
-        // What is measured is the code that stays.
+        // What is measured is the code that stays, over all rows of the columns, whatever their bounds tell.
         let best = ("kelpie.compile".to_string(), "best".to_string());
-        let settings = [threads, best].into_iter().chain(options.settings.iter().cloned()).chain(own);
+        let all = ("kelpie.cache".to_string(), "all".to_string());
+        let settings = [threads, best, all].into_iter().chain(options.settings.iter().cloned()).chain(own);
         let session = KelpieSession::new(SessionOptions::default().with_settings(settings))?;
         let mut folder = options.data.clone();
         match data {
