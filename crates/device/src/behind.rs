@@ -132,11 +132,10 @@ extern "C" fn at_exit() {
     let Some(all) = ALL.try_lock_for(PATIENCE) else { return };
     for state in all.iter().filter_map(Weak::upgrade) {
         state.ends.cancel();
-        while since.elapsed() < PATIENCE {
-            match state.queue.try_lock() {
-                Some(queue) if queue.busy == 0 => break,
-                _ => thread::sleep(Duration::from_millis(1)),
-            }
+        // The lock is not held while this waits: threads need it to end.
+        let is_idle = || state.queue.try_lock().is_some_and(|queue| queue.busy == 0);
+        while since.elapsed() < PATIENCE && !is_idle() {
+            thread::sleep(Duration::from_millis(1));
         }
     }
 }
