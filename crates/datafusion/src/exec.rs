@@ -198,6 +198,7 @@ impl KelpieExec {
         let is_cpu = metrics.kind == Some(DeviceKind::Cpu);
         let was_quick = !is_cpu && elapsed < QUICK && batches <= BATCHES_IN_FLIGHT;
         self.quick.was_quick.store(was_quick, Ordering::Relaxed);
+        self.quick.was_on_gpu.store(metrics.kind == Some(DeviceKind::Cuda), Ordering::Relaxed);
         self.record(metrics, rows);
     }
 
@@ -227,7 +228,9 @@ impl KelpieExec {
             }
         }
         let query = self.query(&context)?;
-        let job = EngineJob { engine: Arc::clone(&self.engine), query, batches, schema: self.schema() };
+        let may_be_first = !self.quick.was_on_gpu.load(Ordering::Relaxed);
+        let (engine, schema) = (Arc::clone(&self.engine), self.schema());
+        let job = EngineJob { engine, query, batches, schema, may_be_first };
         let (mut rows, end) = job.start(guard.0.clone())?;
         let first = rows.recv().await;
         let mut running = Running { exec: self, rows, end, count: 0, batches: 0, _guard: guard };

@@ -1,22 +1,17 @@
-//! First runs on the CPU, while the GPU is opened and gets its code.
+//! First runs on the CPU, instead of a GPU that is not ready for them.
 //!
 //! Code for a GPU takes its driver's compiler longer than a CPU needs for many a query, and the driver itself takes a while to start. So
-//! the first run of such a query is the CPU's. Once it has ended, the same query runs on the GPU behind whatever else runs, and
-//! nobody gets its rows: then its code is there, and its columns, and later runs are the GPU's. A query of the same form with other
-//! constants has the same code.
+//! the first run of such a query is the CPU's. Who asks a second time will ask more often: from then on its runs are the GPU's, whose code
+//! is made then, and whose columns are copied from the CPU's. A query of the same form with other constants has the same code.
 
-use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, LazyLock};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use kelpie_compile::{MicroModel, Resolution};
-use kelpie_device::behind::Behind;
-use kelpie_device::{CancelToken, Device, Tier};
-use parking_lot::{Condvar, Mutex};
+use kelpie_device::{Device, Tier};
+use parking_lot::Mutex;
 
-use crate::delivery::Batches;
 use crate::learned::Fingerprint;
 use crate::options::{DeviceChoice, MacroModel, Query, QueryOptions, Transfer, TunerMode};
 use crate::profile::Profile;
@@ -34,44 +29,12 @@ const KERNEL_NS: u64 = 1;
 /// How long a core takes to read and store a byte of a column, in ns.
 const READ_NS: u64 = 10;
 
-/// How long after its first run a query is made ready.
-const PAUSE: Duration = Duration::from_millis(200);
-/// How long until a wait looks whether it is over.
-const CANCEL_CHECK: Duration = Duration::from_millis(5);
-
-/// Prepares queries; not an engine's own, as what it does holds the engine, and may be the last to do so.
-static BEHIND: LazyLock<Behind> = LazyLock::new(Behind::default);
-
-/// Which queries can run on the GPU at once.
+/// Queries whose first run is over, or has begun.
 #[derive(Debug, Default)]
-pub(crate) struct Handover {
-    queries: Mutex<HashMap<Fingerprint, State>>,
-    /// Told when a query is ready.
-    settled: Condvar,
-}
+pub(crate) struct Handover(Mutex<HashSet<Fingerprint>>);
 
-/// How far a query is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Its first run is the CPU's, or was just now.
-    First,
-    /// It runs on the GPU behind.
-    Preparing,
-    Ready,
-}
-
-/// What a first run leaves to do for the next ones.
-#[derive(Debug)]
-pub struct FirstRun {
-    /// The query on the CPU.
-    pub query: Query,
-    form: Fingerprint,
-}
-
-impl FirstRun {
-    /// What EXPLAIN ANALYZE says of it.
-    pub const STEP: &str = "the first run is the CPU's: the GPU gets its code after it (kelpie.handover)";
-}
+/// What EXPLAIN ANALYZE says of a first run.
+pub const FIRST_RUN: &str = "the first run is the CPU's: the GPU is not ready for it (kelpie.handover)";
 
 /// Bytes that a query reads of columns, by the widths of their types: all, and those that are not in memory yet.
 #[derive(Debug, Default)]
@@ -82,63 +45,19 @@ struct Bytes {
 }
 
 impl Engine {
-    /// The query for the CPU, where this is its first run and the GPU would take longer to get ready for it. Of a query that is being
-    /// made ready, the end of that is waited for.
-    pub fn first_run(&self, query: &Query, cancel: &CancelToken) -> Option<FirstRun> {
+    /// The query for the CPU, where this is its first run and the GPU would take longer to get ready for it.
+    pub fn first_run(&self, query: &Query) -> Option<Query> {
         if !may_hand_over(&query.options) || !self.devices.may_have_gpu() {
             return None;
         }
         let form = form(query)?;
-        let mut queries = self.handover.queries.lock();
-        while queries.get(&form) == Some(&State::Preparing) && !cancel.is_cancelled() {
-            self.handover.settled.wait_for(&mut queries, CANCEL_CHECK);
-        }
-        if let Some(state) = queries.get_mut(&form) {
-            *state = State::Ready;
+        let mut begun = self.handover.0.lock();
+        if begun.len() >= MOST_QUERIES || !begun.insert(form) {
             return None;
         }
-        if queries.len() >= MOST_QUERIES {
-            return None;
-        }
-        drop(queries);
-        let on_cpu = self.is_sooner_on_cpu(query)?;
-        let state = if on_cpu { State::First } else { State::Ready };
-        self.handover.queries.lock().insert(form, state);
-        on_cpu.then(|| {
-            let options = QueryOptions { device: DeviceChoice::Cpu, ..query.options.clone() };
-            FirstRun { query: Query { options, ..query.clone() }, form }
-        })
-    }
-
-    /// Makes a query ready for its next runs, behind others: after its first run.
-    pub fn hand_over(engine: &Arc<Engine>, query: Query, first: &FirstRun) {
-        let (engine, form) = (Arc::downgrade(engine), first.form);
-        BEHIND.begin(Box::new(move |ends| {
-            // A program that runs one query ends now, and shall not have to wait for a driver that starts, nor for this engine's end.
-            let since = Instant::now();
-            while since.elapsed() < PAUSE {
-                thread::sleep(CANCEL_CHECK);
-                if ends.is_cancelled() {
-                    return;
-                }
-            }
-            let Some(engine) = engine.upgrade() else { return };
-            let state = engine.handover.queries.lock().insert(form, State::Preparing);
-            // Else its next run has come meanwhile, and is the GPU's.
-            if state == Some(State::First) {
-                let mut nobody = |_| Ok(());
-                let run = AssertUnwindSafe(|| engine.stream(&query, Batches::default(), ends, &mut nobody));
-                // Whatever is wrong with it, the next run tells.
-                let _ = catch_unwind(run);
-            }
-            engine.handover.queries.lock().insert(form, State::Ready);
-            engine.handover.settled.notify_all();
-        }));
-    }
-
-    /// Waits until no query is being made ready.
-    pub(crate) fn wait_for_handover() {
-        BEHIND.wait();
+        drop(begun);
+        let options = QueryOptions { device: DeviceChoice::Cpu, ..query.options.clone() };
+        self.is_sooner_on_cpu(query)?.then(|| Query { options, ..query.clone() })
     }
 
     /// Whether the CPU would have the rows before the GPU is ready; `None` where nobody knows how many rows it reads.

@@ -53,7 +53,7 @@ pub use calibration::{Calibrated, Measured};
 pub use delivery::Batches;
 pub use error::{EngineError, FallbackReason, QueryError};
 pub use foresee::Foreseen;
-pub use handover::FirstRun;
+pub use handover::FIRST_RUN;
 pub use kelpie_compile::plan::Plan;
 pub use kelpie_compile::shape::ShapeChoices;
 pub use kelpie_compile::variant::{self, Choice, Forced, Genome};

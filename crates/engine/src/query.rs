@@ -300,10 +300,8 @@ impl Engine {
         })
     }
 
-    /// Waits until nothing is being compiled behind the queries, neither variants nor better code, and no query is made ready for a
-    /// GPU: who measures runs goes on then.
+    /// Waits until nothing is being compiled behind the queries, neither variants nor better code: who measures runs goes on then.
     pub fn wait_for_compilers(&self) {
-        Engine::wait_for_handover();
         self.tuner.behind.wait();
         self.devices.opened().iter().for_each(|device| device.finish_compiling());
     }

@@ -71,6 +71,8 @@ impl fmt::Display for FellBack {
 #[derive(Debug, Default)]
 pub(super) struct Quick {
     pub was_quick: AtomicBool,
+    /// Its last run was a GPU's: the next one is no first run.
+    pub was_on_gpu: AtomicBool,
     /// It had to read when it was taken to be quick. Then it waits for threads that must not be kept from their work.
     pub reads: Arc<AtomicBool>,
 }

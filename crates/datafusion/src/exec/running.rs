@@ -9,7 +9,7 @@ use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::{DataFusionError, Result};
-use kelpie_engine::{Batches, CancelToken, Engine, EngineError, FirstRun, Place, Query, QueryMetrics};
+use kelpie_engine::{Batches, CancelToken, Engine, EngineError, FIRST_RUN, Place, Query, QueryMetrics};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -30,6 +30,8 @@ pub(super) struct EngineJob {
     pub batches: Batches,
     /// Of the rows that it gives.
     pub schema: SchemaRef,
+    /// Whether this may be the query's first run.
+    pub may_be_first: bool,
 }
 
 impl EngineJob {
@@ -68,13 +70,13 @@ impl EngineJob {
             sent.map_err(|_| EngineError::Cancelled)
         };
         let mut take = |batch| conform(&batch, &self.schema, &mut send);
-        let Some(first) = self.engine.first_run(&self.query, cancel) else {
+        let first = self.may_be_first.then(|| self.engine.first_run(&self.query)).flatten();
+        let Some(first) = first else {
             let outcome = self.engine.stream(&self.query, self.batches, cancel, &mut take);
             return outcome.map(|metrics| (metrics, start.elapsed().saturating_sub(waited)));
         };
-        let mut metrics = self.engine.stream(&first.query, self.batches, cancel, &mut take)?;
-        metrics.steps.push(FirstRun::STEP.into());
-        Engine::hand_over(&self.engine, self.query.clone(), &first);
+        let mut metrics = self.engine.stream(&first, self.batches, cancel, &mut take)?;
+        metrics.steps.push(FIRST_RUN.into());
         Ok((metrics, start.elapsed().saturating_sub(waited)))
     }
 }

@@ -230,8 +230,7 @@ pub static OPTIONS: &[SessionOption] = &[
     choice!(
         "handover",
         "auto, off",
-        "whether the first run of a query is the CPU's where a GPU would take longer to open and to get its code, which it gets after \
-         that run",
+        "whether the first run of a query is the CPU's where a GPU would take longer to open and to get its code",
         query.handover,
         HANDOVER
     ),
