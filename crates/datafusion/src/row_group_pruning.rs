@@ -3,17 +3,18 @@
 //! The engine reads whole columns, so that later queries find them in memory. Where a filter asks for a small part of a table whose rows
 //! are clustered (a day of a log), reading that part alone takes a fraction of the time. Which of both is read, the engine decides.
 
+use std::collections::HashSet;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::arrow::array::{ArrayRef, BooleanArray, UInt64Array};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::{
-    ParquetAccessPlan, ParquetFileMetrics, RowGroupAccessPlanFilter,
-};
+use datafusion::common::{Column as Named, ScalarValue};
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileSource, ParquetSource};
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use datafusion::parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use datafusion::parquet::arrow::parquet_to_arrow_schema;
 use datafusion::parquet::file::metadata::ParquetMetaData;
 use datafusion::physical_expr::PhysicalExpr;
@@ -21,7 +22,6 @@ use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::utils::{collect_columns, conjunction_opt, split_conjunction};
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
 use crate::parts::{footer_of, is_narrowed};
 
@@ -107,7 +107,7 @@ pub(crate) fn kept_row_groups(
             return Ok(None);
         }
         let footer = footer_of(file, footers).ok_or(FooterMissing)?;
-        let groups = of_file(file, &footer, schema.file_schema(), &predicate);
+        let groups = of_file(&footer, schema.file_schema(), &predicate);
         leaves_out |= groups.len() < footer.num_row_groups();
         let kept_rows = groups.iter().filter_map(|group| footer.row_groups().get(*group));
         kept.rows += kept_rows.map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum::<u64>();
@@ -116,29 +116,61 @@ pub(crate) fn kept_row_groups(
     Ok(leaves_out.then_some(kept))
 }
 
-fn of_file(
-    file: &PartitionedFile,
-    footer: &ParquetMetaData,
-    table: &Schema,
-    predicate: &PruningPredicate,
-) -> Vec<usize> {
+fn of_file(footer: &ParquetMetaData, table: &Schema, predicate: &PruningPredicate) -> Vec<usize> {
     let parquet = footer.file_metadata().schema_descr();
     let own = parquet_to_arrow_schema(parquet, footer.file_metadata().key_value_metadata());
     // Bounds of another type than the table's (other units of time) are no bounds of its values.
     let alike = own.iter().flat_map(|own| own.fields().iter()).filter(|field| {
-        let wanted = table.field_with_name(field.name()).map(|wanted| wanted.data_type());
+        let wanted = table.field_with_name(field.name()).map(Field::data_type);
         wanted.is_ok_and(|wanted| {
-            wanted.equals_datatype(field.data_type()) || both_texts(wanted, field.data_type())
+            wanted.equals_datatype(field.data_type()) || wanted.is_string() && field.data_type().is_string()
         })
     });
-    let alike = Schema::new(alike.cloned().collect::<Vec<_>>());
-    let name = file.object_meta.location.as_ref();
-    let metrics = ParquetFileMetrics::new(0, name, &ExecutionPlanMetricsSet::new());
-    let mut plan = RowGroupAccessPlanFilter::new(ParquetAccessPlan::new_all(footer.num_row_groups()));
-    plan.prune_by_statistics(&alike, parquet, footer.row_groups(), predicate, &metrics);
-    plan.row_group_indexes().collect()
+    let schema = Schema::new(alike.cloned().collect::<Vec<_>>());
+    let bounds = Bounds { footer, schema };
+    match predicate.prune(&bounds) {
+        Ok(kept) => kept.iter().enumerate().filter(|(_, kept)| **kept).map(|(group, _)| group).collect(),
+        Err(_) => (0..footer.num_row_groups()).collect(),
+    }
 }
 
-fn both_texts(a: &DataType, b: &DataType) -> bool {
-    a.is_string() && b.is_string()
+/// What a footer tells of the columns that are as the table has them.
+struct Bounds<'a> {
+    footer: &'a ParquetMetaData,
+    schema: Schema,
+}
+
+impl Bounds<'_> {
+    fn converter(&self, column: &Named) -> Option<StatisticsConverter<'_>> {
+        let parquet = self.footer.file_metadata().schema_descr();
+        let converter = StatisticsConverter::try_new(&column.name, &self.schema, parquet);
+        Some(converter.ok()?.with_missing_null_counts_as_zero(false))
+    }
+}
+
+impl PruningStatistics for Bounds<'_> {
+    fn min_values(&self, column: &Named) -> Option<ArrayRef> {
+        self.converter(column)?.row_group_mins(self.footer.row_groups()).ok()
+    }
+
+    fn max_values(&self, column: &Named) -> Option<ArrayRef> {
+        self.converter(column)?.row_group_maxes(self.footer.row_groups()).ok()
+    }
+
+    fn num_containers(&self) -> usize {
+        self.footer.num_row_groups()
+    }
+
+    fn null_counts(&self, column: &Named) -> Option<ArrayRef> {
+        Some(Arc::new(self.converter(column)?.row_group_null_counts(self.footer.row_groups()).ok()?))
+    }
+
+    fn row_counts(&self) -> Option<ArrayRef> {
+        let rows = self.footer.row_groups().iter().map(|group| u64::try_from(group.num_rows()).ok());
+        Some(Arc::new(rows.collect::<UInt64Array>()))
+    }
+
+    fn contained(&self, _: &Named, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
+        None
+    }
 }
