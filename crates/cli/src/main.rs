@@ -1,11 +1,15 @@
 //! The `kelpie` program: SQL over Parquet, CSV and Arrow files, compiled for the device at hand.
 
 mod args;
+#[cfg(feature = "workloads")]
 mod bench;
+#[cfg(feature = "workloads")]
 mod demo;
 mod devices;
+#[cfg(feature = "workloads")]
 mod experiment;
 mod explain;
+#[cfg(feature = "workloads")]
 mod generate;
 mod interrupt;
 mod kernels;
@@ -64,15 +68,19 @@ fn start(arguments: Arguments, given: args::Given) -> Result<ExitCode> {
         match arguments.command {
             None if arguments.version => manual::version(),
             None => run::run(arguments.query, given).await,
+            #[cfg(feature = "workloads")]
             Some(Command::Generate(options)) => generate::run(&options),
             Some(Command::Explain(options)) => explain::run(options).await,
             Some(Command::Variants(options)) => variants::run(options).await,
             Some(Command::Devices(options)) => devices::run(&options),
             Some(Command::Tuner(options)) => tuner::run(options).await,
             Some(Command::Kernels(options)) => kernels::run(options).await,
+            #[cfg(feature = "workloads")]
             Some(Command::Demo(options)) => demo::run(options).await,
             Some(Command::Serve(options)) => serve::run(options).await,
+            #[cfg(feature = "workloads")]
             Some(Command::Bench(options)) => bench::run(options).await,
+            #[cfg(feature = "workloads")]
             Some(Command::Experiment(options)) => experiment::run(options).await,
             Some(Command::Completions { shell }) => manual::completions(shell),
             Some(Command::Man { output }) => manual::pages(output.as_deref()),

@@ -1,12 +1,22 @@
 //! `kelpie --version`: what was built, and what it can run on.
 
 use kelpie_session::Engine;
-use kelpie_workloads::bench::Machine;
+
+/// What kind of build it is, and of which sources where the benchmarks are in it, which have to say.
+#[cfg(feature = "workloads")]
+fn build() -> String {
+    let machine = kelpie_workloads::bench::Machine::here();
+    format!("{} build of {}", machine.build, machine.commit)
+}
+
+#[cfg(not(feature = "workloads"))]
+fn build() -> String {
+    format!("{} build", if cfg!(debug_assertions) { "debug" } else { "release" })
+}
 
 /// The version, the build, and a line a device.
 pub fn text() -> String {
-    let Machine { build, commit, .. } = Machine::here();
-    let mut text = format!("kelpie {} ({build} build of {commit})", env!("CARGO_PKG_VERSION"));
+    let mut text = format!("kelpie {} ({})", env!("CARGO_PKG_VERSION"), build());
     for (kind, device) in Engine::new().devices() {
         let name = format!("{kind:?}").to_lowercase();
         let state = match device {

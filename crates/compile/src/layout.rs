@@ -23,6 +23,8 @@ pub struct ColumnFacts {
     pub layout: ColumnLayout,
     /// Where it has many values, equal ones far from each other.
     pub scattered: Option<Scattered>,
+    /// Some values are frequent, and equal ones far from each other: each of them has more than a thousandth of the rows, by a sample.
+    pub has_frequent: bool,
     /// Rows that follow each other have values that are near each other.
     pub is_clustered: bool,
     /// No value comes twice, and no NULL, by all of its rows.
@@ -50,6 +52,7 @@ impl From<ColumnLayout> for ColumnFacts {
         ColumnFacts {
             layout,
             scattered: None,
+            has_frequent: false,
             is_clustered: false,
             is_unique: false,
             spacing: None,
@@ -137,6 +140,8 @@ pub struct ColumnInfo {
     pub dictionary: Option<(usize, usize, u32)>,
     /// Where it has many values, equal ones far from each other.
     pub scattered: Option<Scattered>,
+    /// Some values are frequent, and equal ones far from each other, as in [`ColumnFacts`].
+    pub has_frequent: bool,
     /// Rows that follow each other have values that are near each other, as in a column that is sorted, or nearly.
     pub is_clustered: bool,
     /// The distances of its values, where they are integers inside and all distances are multiples of one.
@@ -156,6 +161,7 @@ impl ColumnInfo {
             range,
             dictionary: None,
             scattered: None,
+            has_frequent: false,
             is_clustered: false,
             spacing: None,
             origin: None,

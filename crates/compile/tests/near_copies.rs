@@ -173,3 +173,21 @@ fn how_copies_are_found() {
         assert!(reason.ends_with(&format!("key is not possible: {lacks}")), "{reason}");
     }
 }
+
+/// Blocks of a GPU keep copies of few of many groups where values of the key are frequent, and of none where they are not.
+#[test]
+fn frequent_groups_have_copies_among_many() {
+    let copies = |keys: &[usize], has_frequent: bool| {
+        let (plan, mut info) = grouped(keys, false);
+        info.columns[PACKED].layout.range = Some(Range { min: 0, max: 350_000 });
+        info.columns[PACKED].has_frequent = has_frequent;
+        let program = compile(&(plan, info), &gpu(), &[]);
+        let mut choices = program.genome.of("aggregate0");
+        let choice = choices.find(|choice| choice.axis.name == "local_preaggregation").expect("a choice");
+        (choice.value.to_string(), choice.reason.clone())
+    };
+    assert_eq!(copies(&[PACKED], true).0, "1024", "{:?}", copies(&[PACKED], true));
+    assert_eq!(copies(&[PACKED], false).0, "0", "{:?}", copies(&[PACKED], false));
+    // The frequent values of one of two keys need not be those of groups.
+    assert_eq!(copies(&[PACKED, DENSE], true).0, "0", "{:?}", copies(&[PACKED, DENSE], true));
+}

@@ -12,12 +12,15 @@ mod arguments;
 pub mod behind;
 mod cache;
 pub mod cpu;
+#[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod disk_cache;
 mod launch;
 mod memory;
+#[cfg(feature = "cuda")]
 pub mod nvrtc;
 mod query;
+#[cfg(feature = "simt")]
 pub mod simt;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -182,6 +185,16 @@ pub struct BlockShape {
     /// Blocks that are to fit on a multiprocessor at the same time, where the compiler is not free to choose: it then uses
     /// no more registers than that leaves.
     pub resident: Option<u32>,
+}
+
+/// What a module that is printed as CUDA says of the blocks.
+#[cfg(any(feature = "cuda", feature = "simt"))]
+pub(crate) fn print_options(shape: BlockShape) -> kelpie_backend::cuda::Options {
+    kelpie_backend::cuda::Options {
+        block_threads: Some(shape.threads),
+        resident_blocks: shape.resident,
+        kernel: None,
+    }
 }
 
 impl BlockShape {

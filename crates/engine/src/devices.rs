@@ -14,7 +14,9 @@ use crate::options::{DeviceChoice, QueryOptions};
 use crate::primitives;
 
 /// Threads of a block, and blocks at a time, of the interpreter: small, so that a small input has several of both.
+#[cfg(feature = "simt")]
 const SIMT_WARPS: u32 = 2;
+#[cfg(feature = "simt")]
 const SIMT_BLOCKS: u32 = 3;
 
 /// Limits of memory that are kept though no query has them now: with each go the columns that it has cached.
@@ -68,9 +70,41 @@ pub(crate) struct OpenGpu {
 
 impl Default for OpenGpu {
     fn default() -> OpenGpu {
-        // What the driver shows of itself: on Linux, and on Windows' Linux.
-        let may_be_there = || ["/dev/nvidiactl", "/dev/dxg"].iter().any(|path| Path::new(path).exists());
-        OpenGpu { open: || Ok(kelpie_device::cuda::CudaDevice::open(0)?), may_be_there }
+        let may_be_there = || {
+            // What the driver shows of itself: on Linux, and on Windows' Linux.
+            cfg!(feature = "cuda")
+                && ["/dev/nvidiactl", "/dev/dxg"].iter().any(|path| Path::new(path).exists())
+        };
+        OpenGpu { open: open_cuda, may_be_there }
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn open_cuda() -> Result<Arc<dyn Device>, DeviceError> {
+    Ok(kelpie_device::cuda::CudaDevice::open(0)?)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn open_cuda() -> Result<Arc<dyn Device>, DeviceError> {
+    Err(left_out("cuda"))
+}
+
+#[cfg(feature = "simt")]
+fn open_simt(lanes: u32) -> Result<Arc<dyn Device>, DeviceError> {
+    Ok(kelpie_device::simt::SimtDevice::new(lanes, lanes * SIMT_WARPS, SIMT_BLOCKS))
+}
+
+#[cfg(not(feature = "simt"))]
+fn open_simt(_: u32) -> Result<Arc<dyn Device>, DeviceError> {
+    Err(left_out("simt"))
+}
+
+/// A device that was left out of this build.
+#[cfg(not(all(feature = "cuda", feature = "simt")))]
+fn left_out(device: &str) -> DeviceError {
+    DeviceError::NotUsable {
+        device: device.into(),
+        reason: format!("this build is without it (the feature `{device}` of the crate kelpie-engine)"),
     }
 }
 
@@ -171,7 +205,7 @@ impl Devices {
                 primitives::foresee(&device);
                 device
             }
-            Key::Simt(lanes) => kelpie_device::simt::SimtDevice::new(*lanes, lanes * SIMT_WARPS, SIMT_BLOCKS),
+            Key::Simt(lanes) => open_simt(*lanes)?,
         };
         // Two queries may have opened it at once: the first one stays.
         Ok(Arc::clone(self.open.lock().entry(key).or_insert(device)))

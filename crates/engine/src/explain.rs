@@ -7,7 +7,6 @@ use kelpie_compile::calibration::Calibration;
 use kelpie_compile::pipeline::PipelineVariant;
 use kelpie_compile::variant::Genome;
 use kelpie_device::Device;
-use kelpie_device::simt::SimtDevice;
 use kelpie_kir::text;
 
 use crate::error::EngineError;
@@ -46,10 +45,16 @@ impl Explaining {
     }
 
     /// From now on what is made for a usual GPU is shown.
+    #[cfg(feature = "simt")]
     pub(crate) fn stand_in(&mut self) {
-        let device = SimtDevice::in_place_of_gpu();
+        let device = kelpie_device::simt::SimtDevice::in_place_of_gpu();
         let _ = writeln!(self.text, "-- no GPU was asked: this is for {}", device.name());
         self.stand_in = Some(device);
+    }
+
+    #[cfg(not(feature = "simt"))]
+    pub(crate) fn stand_in(&mut self) {
+        let _ = writeln!(self.text, "-- no GPU was asked: this is for the CPU");
     }
 
     /// Appends what is shown of a stage that runs by a program, which was made by a blueprint.

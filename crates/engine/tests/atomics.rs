@@ -190,6 +190,7 @@ fn packed_cells_are_the_cells() {
     let ways: &[&[(&str, &str)]] = &[
         &[("group_table", "direct"), ("accumulator_memory", "global")],
         &[("group_table", "direct"), ("accumulator_memory", "thread")],
+        &[("group_table", "direct"), ("accumulator_memory", "thread_global")],
         &[("group_table", "direct"), ("accumulator_memory", "block")],
         &[
             ("group_table", "direct"),

@@ -63,6 +63,12 @@ fn groups() -> Vec<Case> {
             &[("group_table", "direct"), ("accumulator_memory", "thread")],
             false,
         ),
+        of_numbers(
+            "direct in threads of the device's memory",
+            &[0],
+            &[("group_table", "direct"), ("accumulator_memory", "thread_global")],
+            false,
+        ),
         by("packed", &[1], &[HASH, ALONE, ("segments", "off")], true),
         of_numbers(
             "packed, near by slot",

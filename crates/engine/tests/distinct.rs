@@ -291,7 +291,7 @@ fn groups_of_pairs_are_as_good_as_a_set_on_cuda() {
 }
 
 /// Ways to find the groups of pairs, of which the aggregation is the first.
-const WAYS: [&[(&str, &str)]; 10] = [
+const WAYS: [&[(&str, &str)]; 11] = [
     &[("aggregate0.group_parts", "16"), ("group_table", "hash")],
     &[("aggregate0.group_parts", "64"), ("aggregate0.groups.group_table", "hash")],
     &[("aggregate0.group_order", "sorted")],
@@ -301,6 +301,7 @@ const WAYS: [&[(&str, &str)]; 10] = [
     &[("group_parts", "16"), ("part_memory", "global"), ("accumulator_memory", "global")],
     &[("accumulator_memory", "block"), ("segments", "warp")],
     &[("slot_fill", "75"), ("group_table", "hash"), ("slot_layout", "apart")],
+    &[("slot_fill", "cache"), ("group_table", "hash")],
     &[("cell_packing", "packed"), ("key_claims", "words"), ("group_table", "hash")],
 ];
 

@@ -2,6 +2,7 @@
 
 mod input;
 mod server;
+#[cfg(feature = "workloads")]
 mod workloads;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use kelpie_session::{Database, Engine, KelpieOptions, KelpieSession, OPTIONS, SessionOptions};
 
 pub use server::ServeArguments;
-pub use workloads::{BenchArguments, DemoArguments, ExperimentArguments, GenerateArguments};
+#[cfg(feature = "workloads")]
+pub use workloads::{BenchArguments, DemoArguments, ExperimentArguments, GenerateArguments, thread_count};
 
 /// SQL over Parquet, CSV and Arrow files, compiled for the GPU or CPU at hand.
 ///
@@ -32,6 +34,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Write the data of a benchmark as Parquet.
+    #[cfg(feature = "workloads")]
     Generate(GenerateArguments),
     /// Show how a query is compiled.
     Explain(ExplainArguments),
@@ -44,12 +47,15 @@ pub enum Command {
     /// Show the compiled kernels that are kept on disk, or fill that cache before queries need it.
     Kernels(KernelArguments),
     /// Run a few queries on generated data, beside DataFusion's own operators.
+    #[cfg(feature = "workloads")]
     Demo(DemoArguments),
     /// Answer clients of Arrow Flight SQL, such as ADBC and JDBC.
     Serve(ServeArguments),
     /// Time the queries of a benchmark.
+    #[cfg(feature = "workloads")]
     Bench(BenchArguments),
     /// Repeat an experiment of a paper: times, bytes and a plot.
+    #[cfg(feature = "workloads")]
     Experiment(ExperimentArguments),
     /// Write what completes commands and options for a shell such as bash, to the standard output.
     Completions {
@@ -343,11 +349,6 @@ pub async fn register(session: &KelpieSession, paths: &[PathBuf]) -> anyhow::Res
         names.extend(registered.names);
     }
     Ok(names)
-}
-
-/// Threads to use: the user's number, or one a core.
-pub fn thread_count(chosen: Option<usize>) -> usize {
-    chosen.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {

@@ -137,6 +137,11 @@ impl std::str::FromStr for ExperimentNames {
     }
 }
 
+/// Threads to use: the user's number, or one a core.
+pub fn thread_count(chosen: Option<usize>) -> usize {
+    chosen.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
 fn parse<T: std::str::FromStr<Err = String>>(text: &str) -> Result<T, String> {
     text.parse()
 }

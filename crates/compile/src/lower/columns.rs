@@ -40,6 +40,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         range,
         dictionary: None,
         scattered,
+        has_frequent: false,
         is_clustered: false,
         spacing,
         origin: None,

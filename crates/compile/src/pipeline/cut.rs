@@ -296,7 +296,7 @@ impl Cut<'_> {
         if let Some(ExprKind::Column(first)) = keys.first().map(|key| &key.expr.kind)
             && let Some(info) = infos.get_mut(*first)
         {
-            info.scattered = None;
+            (info.scattered, info.has_frequent) = (None, false);
         }
         let states = self.states.of(Purpose::Output);
         let output = OutputOperator::plan_ordered(&fields, &infos, bound, operator.delivered(), states)?;

@@ -159,6 +159,7 @@ mod tests {
             range: None,
             dictionary: Some((0, 1, 5)),
             scattered: None,
+            has_frequent: false,
             is_clustered: false,
             spacing: None,
             origin: None,

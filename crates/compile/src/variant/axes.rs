@@ -76,8 +76,10 @@ axis!(
     /// Where rows of direct-addressed groups are added up: `operator/aggregate/local/accumulator_memory`.
     AccumulatorMemory, "accumulator_memory", Plan, Paper, "whose memory rows of direct-addressed groups are added up in",
     {
-        /// Each thread's own table.
+        /// Each thread's own table, in its block's memory.
         Thread = "thread",
+        /// Each thread's own table, in the device's memory.
+        ThreadGlobal = "thread_global",
         /// The table of a block, or of a CPU's worker.
         Block = "block",
         /// The device's table.
@@ -244,9 +246,15 @@ axis!(
 
 numbers!(
     /// How full a hash table may be: `operator/aggregate/keys/input`, `table/probing`.
-    SlotFill, "slot_fill", Plan, Knob, "percent of a hash table's slots that may be taken",
-    [25 = "25", 50 = "50", 75 = "75", 83 = "83"]
+    SlotFill, "slot_fill", Plan, Knob,
+    "percent of a hash table's slots that may be taken; of groups' also: half, and a table that is never smaller than the last cache",
+    [25 = "25", 50 = "50", 75 = "75", 83 = "83", 0 = "cache"]
 );
+
+impl SlotFill {
+    /// Half of the slots may be taken, and there are no fewer than the last cache has room for (Karnagel et al., section 4, figure 7).
+    pub const CACHE: SlotFill = SlotFill(0);
+}
 
 axis!(
     /// Where a hash table of groups has keys: `operator/aggregate/keys/input`.

@@ -130,11 +130,6 @@ impl Kernel for CudaKernel {
     }
 }
 
-/// What is printed beside the module's own.
-pub fn options(shape: BlockShape) -> Options {
-    Options { block_threads: Some(shape.threads), resident_blocks: shape.resident, kernel: None }
-}
-
 impl Compiler {
     /// A compiler with an empty cache in memory.
     pub fn new(core: Core) -> Compiler {
@@ -281,7 +276,7 @@ impl Core {
     /// The text that a tier's compiler takes, and what its code is kept under.
     fn source(&self, wanted: &Wanted<'_>, tier: Tier) -> Result<(String, String), DeviceError> {
         let Wanted { module, name, shape } = *wanted;
-        let options = Options { kernel: Some(name.to_string()), ..options(shape) };
+        let options = Options { kernel: Some(name.to_string()), ..crate::print_options(shape) };
         let error = |error: BackendError| self.error(name, error);
         let architecture = &self.architecture;
         if tier == Tier::Quick {

@@ -20,8 +20,6 @@ mod query;
 mod staging;
 mod stream;
 
-pub(crate) use self::kernel::options as print_options;
-
 use std::sync::Arc;
 
 use cudarc::driver::result;
@@ -338,7 +336,7 @@ impl Device for CudaDevice {
     }
 
     fn code(&self, module: &ValidModule, shape: BlockShape) -> Result<String, DeviceError> {
-        kelpie_backend::cuda::print_with(module, &kernel::options(shape))
+        kelpie_backend::cuda::print_with(module, &crate::print_options(shape))
             .map_err(|error| self.context.failed("printing a module", error.to_string()))
     }
 

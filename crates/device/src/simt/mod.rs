@@ -173,7 +173,7 @@ impl Device for SimtDevice {
         if !self.is_gpu {
             return Ok(kelpie_kir::text::print(module));
         }
-        let printed = kelpie_backend::cuda::print_with(module, &crate::cuda::print_options(shape));
+        let printed = kelpie_backend::cuda::print_with(module, &crate::print_options(shape));
         printed.map_err(|error| DeviceError::Failed {
             device: self.name(),
             operation: "printing a module".into(),

@@ -32,6 +32,8 @@ pub struct ResidentColumn {
     pub zones: Vec<Zone>,
     /// Where there are many values, equal ones far from each other.
     pub scattered: Option<Scattered>,
+    /// Some values are frequent, and equal ones far from each other.
+    pub has_frequent: bool,
     /// Values of some rows, where there are many rows.
     pub sample: Option<Arc<Sample>>,
     /// [`Self::is_clustered`], once it was asked: there may be thousands of zones.
@@ -68,6 +70,7 @@ impl ResidentColumn {
         ColumnFacts {
             layout: self.layout.clone(),
             scattered: self.scattered,
+            has_frequent: self.has_frequent,
             is_clustered: self.is_clustered(),
             is_unique: self.is_unique,
             spacing: self.spacing,

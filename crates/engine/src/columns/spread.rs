@@ -33,6 +33,9 @@ const APART: f64 = 1.0 / 16.0;
 const FREQUENT: usize = 1024;
 /// So many values may be frequent: a block keeps copies of their groups, which take the rows that find no place in their part.
 const MOST_FREQUENT: usize = 8;
+/// One in so many rows has a frequent value where these are worth a place near: a GPU then adds to the places of frequent groups for
+/// about as long as to all others, since additions to one place wait for each other.
+const OF_FREQUENT: u64 = 64;
 /// Values in the sample that are equal by chance.
 const BY_CHANCE: usize = 8;
 
@@ -57,64 +60,116 @@ pub(super) fn sample<T: Copy>(values: &[T], low: impl Fn(T) -> i64) -> Vec<i64> 
     places(values.len(), OF_CHUNK).filter_map(|place| values.get(place)).map(|value| low(*value)).collect()
 }
 
-/// About how many values a column of `rows` rows has, by samples of its chunks in order, where these are many, scattered, and few of
-/// them have many rows, not more than half of all.
-/// Rounded to a power of two: data that is read again should not be taken for another because of the sample.
-pub(super) fn scattered<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64) -> Option<Scattered> {
-    if rows < LEAST_ROWS {
-        return None;
-    }
-    let all: Vec<i64> = samples.flatten().copied().collect();
-    let sample = thinned(&all, OF_COLUMN);
-    let (least, greatest) = (*sample.iter().min()?, *sample.iter().max()?);
-    let range = greatest.abs_diff(least) as f64;
-    let distances: f64 = sample.windows(2).map(|pair| pair[0].abs_diff(pair[1]) as f64).sum();
-    if distances < range * APART * sample.len() as f64 {
-        return None;
-    }
-    without_frequent(sample, rows)
+/// How the values of a column are spread over its rows, by a sample. Nothing is said of few rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Spread {
+    /// About how many values there are, where these are many, scattered, and few of them have many rows, not more than half of all.
+    /// Rounded to a power of two: data that is read again should not be taken for another because of the sample.
+    pub scattered: Option<Scattered>,
+    /// Frequent values have a good share of the rows.
+    pub has_frequent: bool,
 }
 
-/// About how many values there are by a sample, and whether none is frequent, where not more than half of the rows have frequent ones.
+impl Spread {
+    /// Of a column of `rows` rows, by samples of its chunks in order.
+    pub fn of<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64) -> Spread {
+        if rows < LEAST_ROWS {
+            return Spread::default();
+        }
+        let all: Vec<i64> = samples.flatten().copied().collect();
+        let mut sample = thinned(&all, OF_COLUMN);
+        let are_apart = are_apart(&sample);
+        sample.sort_unstable();
+        let frequency = Frequency::of(&sample);
+        Spread {
+            scattered: are_apart.then(|| frequency.scattered(rows)).flatten(),
+            has_frequent: frequency.has_frequent(),
+        }
+    }
+
+    /// The same of texts: their places in the order of the sample stand for them. Long ones are not called scattered.
+    pub fn of_texts(sample: &[&[u8]], rows: u64) -> Spread {
+        if rows < LEAST_ROWS || sample.is_empty() {
+            return Spread::default();
+        }
+        let all: usize = sample.iter().map(|text| text.len()).sum();
+        let bytes = all.div_ceil(sample.len()).next_multiple_of(8);
+        let sample = thinned(sample, OF_TEXTS);
+        let mut order = sample.clone();
+        order.sort_unstable();
+        order.dedup();
+        let place = |text: &&[u8]| order.binary_search(text).map_or(0, |place| place as i64);
+        let places: Vec<i64> = sample.iter().map(place).collect();
+        let spread = Spread::of(std::iter::once(places.as_slice()), rows);
+        let text_bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= MOST_TEXT_BYTES);
+        let scattered = spread.scattered.zip(text_bytes);
+        let scattered = scattered.map(|(own, text_bytes)| Scattered { text_bytes, ..own });
+        Spread { scattered, ..spread }
+    }
+
+    /// No more than so many values.
+    pub fn min(self, values: u64) -> Spread {
+        Spread { scattered: self.scattered.map(|own| own.min(values)), ..self }
+    }
+}
+
+/// Whether neighbours in a sample are as far apart as where values are in no order.
+fn are_apart(sample: &[i64]) -> bool {
+    let (Some(least), Some(greatest)) = (sample.iter().min(), sample.iter().max()) else { return false };
+    let range = greatest.abs_diff(*least) as f64;
+    let distances: f64 = sample.windows(2).map(|pair| pair[0].abs_diff(pair[1]) as f64).sum();
+    distances >= range * APART * sample.len() as f64
+}
+
+/// How often the values of a sample are there.
+struct Frequency {
+    /// Values of the sample.
+    looked_at: u64,
+    /// Different values that are frequent.
+    frequent: usize,
+    /// Values of the sample that are not.
+    rare: u64,
+    /// Different ones among these.
+    rare_values: u64,
+}
+
+impl Frequency {
+    /// Of a sample in order.
+    fn of(sample: &[i64]) -> Frequency {
+        let many = BY_CHANCE.max(sample.len() / FREQUENT);
+        let mut own = Frequency { looked_at: sample.len() as u64, frequent: 0, rare: 0, rare_values: 0 };
+        for equal in sample.chunk_by(|a, b| a == b) {
+            match equal.len() > many {
+                true => own.frequent += 1,
+                false => (own.rare, own.rare_values) = (own.rare + equal.len() as u64, own.rare_values + 1),
+            }
+        }
+        own
+    }
+
+    /// As [`Spread::scattered`], of values that are known not to be in order.
+    fn scattered(&self, rows: u64) -> Option<Scattered> {
+        if self.frequent > MOST_FREQUENT || self.rare * 2 < self.looked_at {
+            return None;
+        }
+        let values = distinct(self.rare, self.rare_values, rows);
+        (values >= LEAST).then(|| Scattered {
+            values: values.next_power_of_two(),
+            are_even: self.frequent == 0,
+            text_bytes: 0,
+        })
+    }
+
+    /// As [`Spread::has_frequent`].
+    fn has_frequent(&self) -> bool {
+        (self.looked_at - self.rare) * OF_FREQUENT >= self.looked_at.max(1)
+    }
+}
+
+/// About how many values there are by a sample, where not more than half of the rows have frequent ones.
 pub(super) fn without_frequent(mut sample: Vec<i64>, rows: u64) -> Option<Scattered> {
     sample.sort_unstable();
-    let many = BY_CHANCE.max(sample.len() / FREQUENT);
-    let frequent = sample.chunk_by(|a, b| a == b).filter(|equal| equal.len() > many).count();
-    if frequent > MOST_FREQUENT {
-        return None;
-    }
-    let rare = sample.chunk_by(|a, b| a == b).filter(|equal| equal.len() <= many);
-    let (looked_at, seen) =
-        rare.fold((0, 0), |(rows, values), equal| (rows + equal.len() as u64, values + 1));
-    if looked_at * 2 < sample.len() as u64 {
-        return None;
-    }
-    let values = distinct(looked_at, seen, rows);
-    (values >= LEAST).then(|| Scattered {
-        values: values.next_power_of_two(),
-        are_even: frequent == 0,
-        text_bytes: 0,
-    })
-}
-
-/// As [`scattered`] of texts: their places in the order of the sample stand for them. Not of long ones.
-pub(super) fn scattered_texts(sample: &[&[u8]], rows: u64) -> Option<Scattered> {
-    if rows < LEAST_ROWS || sample.is_empty() {
-        return None;
-    }
-    let all: usize = sample.iter().map(|text| text.len()).sum();
-    let bytes = all.div_ceil(sample.len()).next_multiple_of(8);
-    let sample = thinned(sample, OF_TEXTS);
-    let mut order = sample.clone();
-    order.sort_unstable();
-    order.dedup();
-    let place = |text: &&[u8]| order.binary_search(text).map_or(0, |place| place as i64);
-    let places: Vec<i64> = sample.iter().map(place).collect();
-    let scattered = scattered(std::iter::once(places.as_slice()), rows)?;
-    Some(Scattered {
-        text_bytes: u32::try_from(bytes).ok().filter(|bytes| *bytes <= MOST_TEXT_BYTES)?,
-        ..scattered
-    })
+    Frequency::of(&sample).scattered(rows)
 }
 
 /// About how many values there are where `seen` different ones are among `looked_at`, each as often as any other: of so many,
@@ -210,9 +265,14 @@ mod tests {
 
     /// The estimate for `rows` values by number, in chunks of 8192.
     fn estimate(rows: u64, value: impl Fn(u64) -> i64) -> Option<Scattered> {
+        spread(rows, value).scattered
+    }
+
+    /// How such values are spread.
+    fn spread(rows: u64, value: impl Fn(u64) -> i64) -> Spread {
         let values: Vec<i64> = (0..rows).map(value).collect();
         let samples: Vec<Vec<i64>> = values.chunks(8192).map(|chunk| sample(chunk, |value| value)).collect();
-        scattered(samples.iter().map(Vec::as_slice), rows)
+        Spread::of(samples.iter().map(Vec::as_slice), rows)
     }
 
     /// Numbers without a pattern.
@@ -260,6 +320,25 @@ mod tests {
         let zipf = |row| 1_000_000_f64.powf((mixed(row) % 1_000_000) as f64 / 1e6) as i64 * 7919 % 1_000_003;
         assert_eq!(estimate(2_000_000, zipf), None);
         assert_eq!(estimate(2_000_000, |_| 7), None);
-        assert_eq!(scattered([].into_iter(), 2_000_000), None);
+        assert_eq!(Spread::of([].into_iter(), 2_000_000), Spread::default());
+    }
+    #[test]
+    fn frequent_values_are_seen_where_they_have_a_good_share_of_the_rows() {
+        let has_frequent = |value: &dyn Fn(u64) -> i64| spread(2_000_000, value).has_frequent;
+        assert!(has_frequent(&|row| if mixed(row).is_multiple_of(32) { 7 } else { mixed(row) as i64 }));
+        assert!(has_frequent(
+            &|row| 1_000_000_f64.powf((mixed(row) % 1_000_000) as f64 / 1e6) as i64 * 7919 % 1_000_003
+        ));
+        // Also in order, where a block meets one after the other.
+        assert!(has_frequent(&|row| (row / 100_000) as i64));
+        assert!(!has_frequent(&|row| mixed(row) as i64));
+        assert!(!has_frequent(&|row| if mixed(row).is_multiple_of(500) {
+            7
+        } else {
+            (mixed(row) % 700_000) as i64
+        }));
+        // Some of four thousand are met more often by chance.
+        assert!(!has_frequent(&|row| (mixed(row) % 4_000) as i64));
+        assert!(!spread(1_000, |_| 7).has_frequent);
     }
 }

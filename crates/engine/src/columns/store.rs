@@ -6,7 +6,7 @@ use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::{Buffer as HostBuffer, NullBuffer};
 use arrow::datatypes::ArrowNativeType;
 use kelpie_compile::context::Unsupported;
-use kelpie_compile::layout::{ColumnLayout, Direction, Scattered, Storage};
+use kelpie_compile::layout::{ColumnLayout, Direction, Storage};
 use kelpie_compile::types::{Range, Spacing};
 use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
@@ -18,7 +18,7 @@ use super::placing::Place;
 use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
 use super::resident::{ColumnCodes, ResidentColumn};
 use super::sample::{Sample, of_text};
-use super::spread::{self, Zone};
+use super::spread::{self, Spread, Zone};
 use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
 use super::width::Width;
 use super::{order, spacing, text};
@@ -43,7 +43,7 @@ pub(super) struct Planned {
     values: PlannedValues,
     validity: Vec<(usize, Option<NullBuffer>)>,
     zones: Vec<Zone>,
-    scattered: Option<Scattered>,
+    spread: Spread,
     sample: Option<Arc<Sample>>,
     is_unique: bool,
     order: Option<Direction>,
@@ -171,7 +171,7 @@ fn plan_integers(
     let range = chunks.iter().filter_map(IntegerChunk::range).reduce(Range::union);
     let range = range.unwrap_or(Range { min: 0, max: 0 });
     let width = place.map_or_else(|| Width::of(range), |place| place.width);
-    let scattered = spread::scattered(chunks.iter().map(IntegerChunk::sample), rows as u64);
+    let spread = Spread::of(chunks.iter().map(IntegerChunk::sample), rows as u64);
     let sample = Sample::of(chunks.iter().map(IntegerChunk::sample), rows as u64);
     let is_unique = spread::are_unique(chunks.iter().map(|chunk| (chunk.order().is_strict(), chunk.range())));
     let order = order::of_chunks(chunks.iter().map(|chunk| (chunk.order(), chunk.range())));
@@ -184,7 +184,7 @@ fn plan_integers(
     planned.is_unique = is_unique;
     planned.order = order;
     planned.spacing = spacing;
-    planned.scattered = scattered;
+    planned.spread = spread;
     planned.sample = sample;
     planned.codes = PlannedCodes::of(coders, rows, (range, spacing));
     planned
@@ -201,13 +201,12 @@ fn plan_text(wanted: &Wanted, partitions: Vec<TextPartition>, rows: usize) -> Re
         let bytes = rows as u64 * u64::from(code.bytes());
         let samples = samples_of_codes(&partitions);
         let samples = || samples.iter().map(Vec::as_slice);
-        let scattered = spread::scattered(samples(), rows as u64);
+        let spread = Spread::of(samples(), rows as u64).min(entries.len() as u64);
         let sample = Sample::of(samples(), rows as u64);
-        let scattered = scattered.map(|codes| codes.min(entries.len() as u64));
         let order = order_of_codes(&partitions);
         let values = PlannedValues::Codes { entries, code, partitions };
         let mut planned = Planned::new(storage, rows, bytes, values);
-        (planned.scattered, planned.sample, planned.order) = (scattered, sample, order);
+        (planned.spread, planned.sample, planned.order) = (spread, sample, order);
         return Ok(planned);
     }
     let mut bytes = 0u64;
@@ -224,13 +223,13 @@ fn plan_text(wanted: &Wanted, partitions: Vec<TextPartition>, rows: usize) -> Re
     let storage = text_storage(bytes);
     let chunks = partitions.iter().flat_map(|partition| &partition.chunks);
     let samples: Vec<&[u8]> = chunks.flat_map(|chunk| chunk.sample(TEXTS_OF_CHUNK)).collect();
-    let scattered = spread::scattered_texts(&samples, rows as u64);
+    let spread = Spread::of_texts(&samples, rows as u64);
     let hashes: Vec<i64> = samples.into_iter().map(of_text).collect();
     let sample = Sample::of(std::iter::once(hashes.as_slice()), rows as u64);
     let partitions = partitions.into_iter().map(|p| (Arc::new(p.entries), p.chunks)).collect();
     let values = PlannedValues::Texts(partitions);
     let mut planned = Planned::new(storage, rows, bytes, values);
-    (planned.scattered, planned.sample) = (scattered, sample);
+    (planned.spread, planned.sample) = (spread, sample);
     if let Storage::Text { offset } = storage {
         planned.offset_bytes = Some(offset.bytes() as usize);
     }
@@ -330,7 +329,7 @@ impl Planned {
             values,
             validity: Vec::new(),
             zones: Vec::new(),
-            scattered: None,
+            spread: Spread::default(),
             sample: None,
             is_unique: false,
             order: None,
@@ -378,7 +377,7 @@ impl Planned {
             values,
             validity,
             zones,
-            scattered,
+            spread,
             sample,
             is_unique,
             order,
@@ -430,7 +429,8 @@ impl Planned {
             offsets,
             dictionary,
             zones,
-            scattered,
+            scattered: spread.scattered,
+            has_frequent: spread.has_frequent,
             sample,
             clustered: OnceLock::new(),
             is_unique,

@@ -273,6 +273,7 @@ fn encode(
         dictionary: None,
         zones: Vec::new(),
         scattered: made.column.scattered.filter(|_| rows >= SCATTERED_ROWS).map(|values| values.min(rows)),
+        has_frequent: false,
         sample: None,
         clustered: OnceLock::new(),
         is_unique: false,

@@ -23,11 +23,11 @@ macro_rules! queries {
 }
 
 /// Names and texts of the queries. `i…` and `t…` group `keyed` by integers and by texts, of which there are so many at scale factor 1;
-/// they look at every group and deliver one row, so that what is timed is the grouping. `ordered` has the keys in the order of the rows.
+/// they look at every group and deliver one row, so that what is timed is the grouping. `ordered` has the keys in the order of the rows, `power` by a power law.
 /// `sparse…` join with keys of 64 bits, of which all, or few, have a match. `view…` use a view several times, `exists…` ask for another row of
 /// a key under a comparison, `fact-build` builds on all facts, `top-worst` wants the first rows of an order in which they come last, and
 /// `item-texts` groups by four texts of one dimension.
-pub const QUERIES: [(&str, &str); 37] = queries!(
+pub const QUERIES: [(&str, &str); 38] = queries!(
     "i4",
     "i10k",
     "i1500k",
@@ -42,6 +42,7 @@ pub const QUERIES: [(&str, &str); 37] = queries!(
     "distinct-i",
     "distinct-t",
     "heavy",
+    "power",
     "computed",
     "ordered",
     "rollup",

@@ -18,6 +18,7 @@ const VALUE: Column = Column::new("shapes value");
 const OTHER: Column = Column::new("shapes other");
 const LEVELS: Column = Column::new("shapes levels");
 const DIMENSION: Column = Column::new("shapes dimension");
+const POWER: Column = Column::new("shapes power");
 const SPARSE: Column = Column::new("shapes sparse");
 const ATTRIBUTE: Column = Column::new("shapes attribute");
 
@@ -66,7 +67,7 @@ fn text_of(key: u64) -> String {
 }
 
 /// Groups of 4, 10 thousand, a quarter of the rows, and about as many as rows; 350 thousand, one with a sixth of the rows; a quarter of
-/// the rows whose rows lie side by side; and the key of one of `sparse` rows of [`sparse`].
+/// the rows whose rows lie side by side; the key of one of `sparse` rows of [`sparse`]; and as many as `heavy` by a power law.
 fn keyed(rows: u64, sparse: u64) -> Table {
     let sparse = u32::try_from(sparse).unwrap_or(u32::MAX);
     let many = u32::try_from(rows / 4).unwrap_or(u32::MAX).max(1);
@@ -83,6 +84,7 @@ fn keyed(rows: u64, sparse: u64) -> Table {
             integers(rows, heavy),
             integers(rows, |row| (row / 4) as i64),
             integers(rows, |row| sparse_key(SPARSE.below(row + (1 << 40), sparse).into())),
+            integers(rows, |row| power_key(row) * SPREAD),
             integers(rows, |row| i64::from(VALUE.below(row, 1000))),
             integers(rows, |row| i64::from(OTHER.below(row, 1_000_000))),
             texts(rows, |row| text_of(FEW.below(row, 4).into())),
@@ -92,7 +94,7 @@ fn keyed(rows: u64, sparse: u64) -> Table {
         ]
     };
     let schema = schema(
-        &names(&["i4", "i10k", "i1500k", "i6m", "heavy", "ordered", "sparse", "v", "w"]),
+        &names(&["i4", "i10k", "i1500k", "i6m", "heavy", "ordered", "sparse", "power", "v", "w"]),
         &names(&["t4", "t10k", "t1500k", "t6m"]),
     );
     keyed_table("keyed", schema, rows, columns)
@@ -129,6 +131,16 @@ fn star(rows: u64) -> Table {
     let mut integers: Vec<String> = (0..DIMENSIONS).map(|number| format!("k{number}")).collect();
     integers.push("m".into());
     keyed_table("star", schema(&integers, &[]), rows, columns)
+}
+
+/// One of about 350 thousand keys, of which a row has the first more often than the second and so on: `key` or a greater one with a
+/// probability that falls with its fourth root. A sixth of the rows has the first.
+fn power_key(row: u64) -> i64 {
+    const KEYS: f64 = 350_000.0;
+    let uniform = (POWER.bits(row) >> 11) as f64 / (1u64 << 53) as f64;
+    // Roots and products alone, which are the same on all machines.
+    let root = 1.0 - uniform * (1.0 - 1.0 / KEYS.sqrt().sqrt());
+    (1.0 / (root * root * root * root)) as i64
 }
 
 /// The key of a row of [`sparse`]: any number of 64 bits.

@@ -5,7 +5,7 @@ use kelpie_kir::{Builtin, Scalar};
 
 use crate::context::Context;
 
-/// Sets `count` elements of a shared array to zero, the threads of the block side by side.
+/// Sets `count` elements of an array that is the block's to zero, its threads side by side.
 pub fn clear(cx: &mut Context<'_>, table: V, scalar: Scalar, count: u32) {
     for_each(cx, count, |cx, index| {
         let pointer = cx.builder.offset(table, index);

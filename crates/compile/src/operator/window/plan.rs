@@ -186,7 +186,7 @@ impl WindowOperator {
                     let Some(info) = stored.get(*column) else { continue };
                     let info =
                         ColumnInfo { nullable: true, scattered: None, is_clustered: false, ..info.clone() };
-                    ColumnInfo { spacing: None, origin: None, coded: None, ..info }
+                    ColumnInfo { has_frequent: false, spacing: None, origin: None, coded: None, ..info }
                 }
                 // A constant may be none of the column's values.
                 Call::Shifted { .. } => ColumnInfo::new(own.data_type.clone(), true, None),

@@ -180,10 +180,10 @@ impl Figure {
                 hashed("Murmur3, modulo", &[("hash_function", "murmur3"), ("hash_mapping", "modulo")]),
                 hashed("Murmur3, multiply-high", &[("hash_function", "murmur3")]),
             ],
-            Figure::Fill => ["25", "50", "83"]
-                .map(|fill| {
+            Figure::Fill => [("25 %", "25"), ("50 %", "50"), ("83 %", "83"), ("the cache's size", "cache")]
+                .map(|(name, fill)| {
                     let values = [("hash_function", "murmur3"), ("slot_fill", fill)];
-                    Model::variants(&format!("{fill} %"), &[ONE_TABLE, &values].concat())
+                    Model::variants(name, &[ONE_TABLE, &values].concat())
                 })
                 .to_vec(),
             // Each of its cases has its own.
@@ -221,6 +221,14 @@ impl Figure {
                 ),
                 Model::variants("direct, block", &[("accumulator_memory", "block")]),
                 Model::variants("direct, thread", &[("accumulator_memory", "thread")]),
+                Model::variants(
+                    "direct, thread in the device's memory",
+                    &[
+                        ("accumulator_memory", "thread_global"),
+                        ("group_parts", "1"),
+                        ("local_preaggregation", "0"),
+                    ],
+                ),
                 rules(),
             ],
             Figure::Orders => vec![

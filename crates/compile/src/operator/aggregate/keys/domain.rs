@@ -124,6 +124,7 @@ mod tests {
             range: None,
             dictionary: Some((0, 0, 7)),
             scattered: None,
+            has_frequent: false,
             is_clustered: false,
             spacing: None,
             origin: None,

@@ -29,6 +29,8 @@ pub(crate) struct KeyFacts {
     pub widest: u64,
     /// Values that a column has about, where its sample shows many: there are as many groups at least.
     pub sampled: Option<u64>,
+    /// There is one key, and some of its values have each more than a thousandth of the rows.
+    pub have_frequent: bool,
 }
 
 impl KeyFacts {
@@ -49,6 +51,8 @@ impl KeyFacts {
                 .try_fold(1_u64, |all, own| Some(all.saturating_mul(own?))),
             widest: columns.iter().filter_map(values_of).max().unwrap_or(0),
             sampled: columns.iter().filter_map(|key| Some(key.scattered?.values)).max(),
+            // Of several keys, the frequent values of each need not come together.
+            have_frequent: matches!(&columns[..], [key] if key.has_frequent),
         }
     }
 }

@@ -52,7 +52,7 @@ pub(crate) struct Input<'a> {
 /// Choices that are made with the first hash table of an aggregation, for all of them.
 #[derive(Debug, Default)]
 pub(crate) struct TableChoices {
-    fill: OnceCell<Fill>,
+    fill: OnceCell<SlotFill>,
     hashing: OnceCell<Hashing>,
     slot_layout: OnceCell<SlotLayout>,
     key_claims: OnceCell<KeyClaims>,
@@ -105,7 +105,7 @@ impl Input<'_> {
     }
 
     /// How many of the slots of the aggregation's hash tables may be taken. `table`: the first of them.
-    pub fn fill(&self, table: &TableForm) -> Result<Fill, Unsupported> {
+    pub fn fill(&self, table: &TableForm) -> Result<SlotFill, Unsupported> {
         let rule = match self.parts {
             Some(_) if self.is_serial() && self.has_many_rows_a_group() => {
                 (SlotFill(25), "short searches for the many rows of a group")
@@ -115,7 +115,7 @@ impl Input<'_> {
         };
         once(&self.made.fill, || {
             let text = table.estimate(Fill::of(rule.0));
-            self.site.choose_by((rule, text), |_| Ok(())).map(Fill::of)
+            self.site.choose_by((rule, text), |_| Ok(()))
         })
     }
 

@@ -23,7 +23,7 @@ use crate::program::{Fill, Growth, TableGrowth};
 use crate::table::packed::{OCCUPIED, pack};
 use crate::table::shared_keys::key_hash;
 use crate::table::stored::StoredColumn;
-use crate::variant::axes::{HashMapping, KeyTextLanes};
+use crate::variant::axes::{HashMapping, KeyTextLanes, SlotFill};
 
 /// Slots of a table at the first launch, at most, where nothing is known of its keys.
 const INITIAL_SLOTS: u64 = 1 << 16;
@@ -115,13 +115,20 @@ impl KeyTable {
         };
         let slot_bytes = 8 * u64::from(1 + words) + stored;
         let keys = input.groups.or(values).or_else(|| input.keys_foreseen(columns));
-        let (row_bound, fill) = (input.row_bound, input.fill(&TableForm { keys, slot_bytes })?);
+        let (row_bound, chosen) = (input.row_bound, input.fill(&TableForm { keys, slot_bytes })?);
+        let fill = Fill::of(chosen);
         let foreseen = with_room(fill.slots(values.unwrap_or(0))).max(INITIAL_SLOTS);
-        let slots = fill.slots(row_bound).clamp(LEAST_SLOTS, foreseen).next_power_of_two();
+        let of_cache = match chosen {
+            SlotFill::CACHE => input.choices.calibration.index_cache(input.is_serial()).value / slot_bytes,
+            _ => 0,
+        };
+        // However large the cache is, few rows have few groups.
+        let of_cache = of_cache.min(fill.slots(row_bound));
+        let slots = fill.slots(row_bound).clamp(LEAST_SLOTS, foreseen).max(of_cache).next_power_of_two();
         let count = states.counter("group_count");
         let hashing = input.hashing(packed.is_some())?;
         let least = if input.is_serial() { LEAST_SLOTS } else { LEAST_SHARED_SLOTS };
-        let growth = TableGrowth { count, fill, least };
+        let growth = TableGrowth { count, fill, least: least.max(of_cache) };
         let class = states.class(slots, Growth::Table(growth));
         let slots = Slots::plan(columns, packed, words, input, SlotStates { class, states })?;
         let most_slots = fill.slots(row_bound).saturating_mul(MOST_OVER_ROWS);

@@ -1,5 +1,5 @@
-//! Whose memory rows of direct-addressed groups are added up in (Karnagel et al., section 4): a thread's own table, that of
-//! a block (a CPU: of a worker) or some copies of it, or the device's at once.
+//! Whose memory rows of direct-addressed groups are added up in (Karnagel et al., section 5.1): a thread's own table, that of a block (a
+//! CPU: of a worker) or some copies of it, or the device's at once.
 
 use std::fmt;
 
@@ -15,6 +15,7 @@ use crate::calibration::Limit;
 use crate::context::{Context, Unsupported};
 use crate::operator::aggregate::functions::{CellOp, Cells};
 use crate::operator::aggregate::keys::Input;
+use crate::program::{Growth, States};
 use crate::shape::LaunchShape;
 use crate::variant::axes::{AccumulatorMemory, BlockSums, CountBytes, TableCopies, TableSlices};
 use crate::variant::{Variant, estimate};
@@ -33,6 +34,8 @@ const BLOCK_ROWS_A_SLOT: u64 = 256;
 /// A thread's table has so many slots at most: with more of them fewer threads are resident, and the atomics of a block's table, where
 /// its threads meet in that many groups, take less time than is lost by that.
 const THREAD_SLOTS: u64 = 4;
+/// Bytes of the threads' tables in the device's memory, at most.
+const FAR_BYTES: u64 = 1 << 30;
 /// Threads of a warp wait for each other in a block's table with at most so many slots of at least so many words: there are copies.
 const CONTENDED_SLOTS: u64 = 8;
 const CONTENDED_WORDS: u32 = 5;
@@ -57,8 +60,10 @@ pub enum CellMemory {
     Device,
     /// In a table of the block (a CPU: of the worker), of about so many bytes.
     Block { form: BlockForm, bytes: u64 },
-    /// In a table of the thread.
+    /// In a table of the thread, in its block's memory.
     Threads,
+    /// In one in the device's memory, whose state has tables for so many threads.
+    FarThreads { state: usize, threads: u64 },
 }
 
 impl fmt::Display for CellMemory {
@@ -71,6 +76,7 @@ impl fmt::Display for CellMemory {
             CellMemory::Block { form: BlockForm { copies: 1, .. }, .. } => ", in blocks",
             CellMemory::Block { .. } => ", in copies of blocks",
             CellMemory::Threads => ", in threads",
+            CellMemory::FarThreads { .. } => ", in threads, of the device's memory",
         })
     }
 }
@@ -104,9 +110,26 @@ fn estimate_of_table(slots: u64, cells: &Cells, block_bytes: u64, input: &Input<
     format!("{} to a block's {table}, {a_slot} a slot{time}", input.rows_told())
 }
 
-/// Tables of the threads, with a slot for the dead rows.
-fn thread_tables(cells: &Cells, extent: TableExtent, shape: &LaunchShape) -> ThreadTables {
-    ThreadTables::plan(extent.slots + 1, cells, extent.thread_rows, shape)
+/// Tables of the threads, with a slot for the dead rows. `state` has them, if the device's memory does.
+fn thread_tables(
+    cells: &Cells,
+    extent: TableExtent,
+    shape: &LaunchShape,
+    state: Option<usize>,
+) -> ThreadTables {
+    ThreadTables::plan(extent.slots + 1, cells, extent.thread_rows, shape, state)
+}
+
+/// Threads of the largest launch of a shape.
+fn all_threads(shape: &LaunchShape) -> u64 {
+    u64::from(shape.most_blocks) * u64::from(shape.block_threads)
+}
+
+/// The tables of all threads in the device's memory, whose state is declared.
+fn far_threads(cells: &Cells, extent: TableExtent, shape: &LaunchShape, states: &mut States) -> CellMemory {
+    let bytes = thread_tables(cells, extent, shape, Some(0)).bytes();
+    let class = states.class(bytes / 8 * u64::from(shape.most_blocks), Growth::Fixed);
+    CellMemory::FarThreads { state: states.state("thread_tables", 8, class), threads: all_threads(shape) }
 }
 
 /// How many copies of a block's table with such counts there are.
@@ -163,11 +186,18 @@ fn choose_sums(rule: &BlockTableRule<'_>, form: BlockForm) -> Result<BlockSums, 
 
 impl CellMemory {
     /// Of so many slots, by the rules, or what is asked for.
-    pub fn plan(cells: &Cells, slots: u64, input: &Input<'_>) -> Result<CellMemory, Unsupported> {
+    pub fn plan(
+        cells: &Cells,
+        slots: u64,
+        input: &Input<'_>,
+        states: &mut States,
+    ) -> Result<CellMemory, Unsupported> {
         let (shape, is_simt) = (input.shape, !input.is_serial());
         let limit = table_limit(slots, cells, input);
         let extent = TableExtent { slots, row_bound: input.row_bound, thread_rows: input.thread_rows };
-        let threads = thread_tables(cells, extent, shape);
+        let threads = thread_tables(cells, extent, shape, None);
+        let far =
+            thread_tables(cells, extent, shape, Some(0)).bytes().saturating_mul(shape.most_blocks.into());
         let block = BlockTableRule { cells, extent, input, limit: limit.value };
         // Threads that count in the same group do so in one addition of a block's memory.
         let only_counts = block.has_counts() && cells.words() == 1;
@@ -188,13 +218,20 @@ impl CellMemory {
         let block_bytes = block.bytes_counting(CountBytes(4), TableSlices(1));
         let text = estimate_of_table(slots, cells, block_bytes, input);
         let chosen = input.site.choose_by((rule, Some(text)), |value| match value {
-            AccumulatorMemory::Thread if !is_simt => Err("a CPU's worker is one thread".into()),
+            AccumulatorMemory::Thread | AccumulatorMemory::ThreadGlobal if !is_simt => {
+                Err("a CPU's worker is one thread".into())
+            }
+            AccumulatorMemory::ThreadGlobal if far > FAR_BYTES => {
+                Err(format!("the threads' tables take {}", estimate::bytes(far)))
+            }
+            AccumulatorMemory::ThreadGlobal => Ok(()),
             AccumulatorMemory::Thread => tables_fit(threads.bytes(), shape),
             AccumulatorMemory::Block => tables_fit(block.smallest(), shape),
             AccumulatorMemory::Global => Ok(()),
         })?;
         Ok(match chosen {
             AccumulatorMemory::Thread => CellMemory::Threads,
+            AccumulatorMemory::ThreadGlobal => far_threads(cells, extent, shape, states),
             AccumulatorMemory::Block => {
                 let counts = block.choose_count_bytes()?;
                 let slices = block.choose_slices(counts)?;
@@ -216,7 +253,7 @@ impl CellMemory {
     pub fn block_bytes(&self) -> u64 {
         match self {
             CellMemory::Block { bytes, .. } => *bytes,
-            CellMemory::Device | CellMemory::Threads => 0,
+            CellMemory::Device | CellMemory::Threads | CellMemory::FarThreads { .. } => 0,
         }
     }
 
@@ -229,7 +266,7 @@ impl CellMemory {
     pub fn slices(&self) -> u32 {
         match self {
             CellMemory::Block { form, .. } => form.slices.0 as u32,
-            CellMemory::Device | CellMemory::Threads => 1,
+            CellMemory::Device | CellMemory::Threads | CellMemory::FarThreads { .. } => 1,
         }
     }
 
@@ -237,7 +274,11 @@ impl CellMemory {
     pub fn fits(&self, cells: &Cells, extent: TableExtent, shape: &LaunchShape) -> Result<(), String> {
         match self {
             CellMemory::Device => Ok(()),
-            CellMemory::Threads => tables_fit(thread_tables(cells, extent, shape).bytes(), shape),
+            CellMemory::Threads => tables_fit(thread_tables(cells, extent, shape, None).bytes(), shape),
+            CellMemory::FarThreads { threads, .. } if all_threads(shape) > *threads => {
+                Err("the threads' tables are for fewer threads".into())
+            }
+            CellMemory::FarThreads { .. } => Ok(()),
             CellMemory::Block { form, .. } => tables_fit(form.bytes(cells, extent, shape), shape),
         }
     }
@@ -246,7 +287,10 @@ impl CellMemory {
     pub fn begin(&self, cx: &mut Context<'_>, cells: &Cells, extent: TableExtent) -> Option<Local> {
         let local = match self {
             CellMemory::Device => return None,
-            CellMemory::Threads => Local::Threads(thread_tables(cells, extent, &cx.shape).begin(cx)),
+            CellMemory::Threads => Local::Threads(thread_tables(cells, extent, &cx.shape, None).begin(cx)),
+            CellMemory::FarThreads { state, .. } => {
+                Local::Threads(thread_tables(cells, extent, &cx.shape, Some(*state)).begin(cx))
+            }
             CellMemory::Block { form, .. } => {
                 let layout = form.layout(cells, extent, &cx.shape);
                 Local::Block(BlockTable::begin(cx, layout, form.slots(extent.slots), form.copies))

@@ -1,12 +1,12 @@
-//! Tables that belong to one thread each: small groups in shared memory that no other thread touches, so that updates
-//! need no atomics. The tables of a block lie side by side, cell by cell, so that neighbouring threads access
-//! neighbouring banks. How many rows a thread can see bounds its sums: where that proves it, a cell takes 4 bytes, and
-//! an `i128` sum is an `i64` until it is merged.
+//! Tables that belong to one thread each: small groups that no other thread touches, so that updates need no atomics. They are in a
+//! block's memory, or in the device's (Karnagel et al., section 5.1), where more groups have room. The tables of a block lie side by
+//! side, cell by cell, so that neighbouring threads access neighbouring banks, or the same lines. How many rows a thread can see bounds its
+//! sums: where that proves it, a cell of a block's memory takes 4 bytes, and an `i128` sum is an `i64` until it is merged.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Builtin, Pointee, Scalar};
+use kelpie_kir::{Builtin, Pointee, Scalar, Type};
 
-use crate::context::Context;
+use crate::context::{Argument, Context};
 use crate::operator::aggregate::block_loop::clear;
 use crate::operator::aggregate::functions::{CellOp, Cells, combine, combine_registers, join, split};
 use crate::shape::LaunchShape;
@@ -33,6 +33,8 @@ pub struct ThreadTables {
     words: u32,
     slots: u64,
     threads: u32,
+    /// The state that has them; `None`: each block's are in its memory.
+    state: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -43,8 +45,15 @@ pub struct ThreadCells {
 }
 
 impl ThreadTables {
-    /// Lays the cells out. `thread_rows` is an upper bound of the rows that one thread sees.
-    pub fn plan(slots: u64, cells: &Cells, thread_rows: u64, shape: &LaunchShape) -> ThreadTables {
+    /// Lays the cells out. `thread_rows` is an upper bound of the rows that one thread sees; `state` has the tables, if the device's memory
+    /// does, in words only.
+    pub fn plan(
+        slots: u64,
+        cells: &Cells,
+        thread_rows: u64,
+        shape: &LaunchShape,
+        state: Option<usize>,
+    ) -> ThreadTables {
         let (mut halves, mut words) = (0, 0);
         let take = |counter: &mut u32, count: u32| {
             *counter += count;
@@ -53,7 +62,7 @@ impl ThreadTables {
         let mut places = Vec::new();
         for cell in &cells.cells {
             let total = cell.total(thread_rows);
-            let within = |limits: Range| total.is_some_and(|total| total.within(limits));
+            let within = |limits: Range| state.is_none() && total.is_some_and(|total| total.within(limits));
             let place = |part: &Scalar| {
                 if within(Range::new(0, u32::MAX)) {
                     CellPlace::Half { index: take(&mut halves, 1), signed: false }
@@ -68,10 +77,10 @@ impl ThreadTables {
             places.push(cell.op.parts().iter().map(place).collect());
         }
         let threads = shape.block_threads;
-        ThreadTables { places, halves, words, slots, threads }
+        ThreadTables { places, halves, words, slots, threads, state }
     }
 
-    /// Shared memory of a block, in bytes.
+    /// Bytes of the tables of a block.
     pub fn bytes(&self) -> u64 {
         let group = u64::from(self.halves) * 4 + u64::from(self.words) * 8;
         self.slots.saturating_mul(group).saturating_mul(u64::from(self.threads))
@@ -79,6 +88,16 @@ impl ThreadTables {
 
     /// Declares and clears the tables; a barrier must follow.
     pub fn begin(self, cx: &mut Context<'_>) -> ThreadCells {
+        if let Some(state) = self.state {
+            let tables = cx.argument("thread_tables", Type::global(Scalar::U64), Argument::State(state));
+            let count = self.slots as u32 * self.words * self.threads;
+            let block = cx.builder.builtin(Builtin::BlockId);
+            let block = cx.builder.convert(block, Scalar::I64);
+            let first = cx.builder.mul_int(block, i64::from(count));
+            let table = cx.builder.offset(tables, first);
+            clear(cx, table, Scalar::U64, count);
+            return ThreadCells { tables: self, halves: None, words: Some(table) };
+        }
         let mut table = |name, scalar, cells: u32| {
             let count = self.slots as u32 * cells * self.threads;
             (cells > 0).then(|| {

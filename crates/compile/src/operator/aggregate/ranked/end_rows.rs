@@ -39,6 +39,7 @@ impl EndRows {
         let columns = columns.map(|info| ColumnInfo {
             nullable: true,
             scattered: None,
+            has_frequent: false,
             is_clustered: false,
             spacing: None,
             origin: None,

@@ -132,6 +132,7 @@ impl RankedValues {
             _ => ColumnInfo {
                 nullable: true,
                 scattered: None,
+                has_frequent: false,
                 is_clustered: false,
                 spacing: None,
                 origin: None,

@@ -54,7 +54,7 @@ impl DirectTable {
         let slots: u64 = keys.iter().map(|key| key.values + u64::from(key.nullable)).product();
         let class = states.class(slots, Growth::Fixed);
         let state = states.state("groups", 8 * cells.words(), class);
-        let place = CellMemory::plan(cells, slots, input)?;
+        let place = CellMemory::plan(cells, slots, input, states)?;
         let counts = input.is_serial() || place.is_local();
         let count = counts.then(|| states.counter("group_count"));
         Ok(DirectTable { keys, slots, class, state, count, present, place, row_bound: input.row_bound })

@@ -41,7 +41,11 @@ impl JoinMethod for Hash {
     fn plan(&self, facts: &JoinFacts<'_>, states: &mut States) -> Result<BuildSide, Unsupported> {
         let (order, store) = (facts.order()?, facts.store(states)?);
         let site = facts.input.site;
-        let fill = Fill::of(site.choose(fill(facts), |_| Ok(()))?);
+        let fill = site.choose(fill(facts), |value| match value {
+            SlotFill::CACHE => Err("a table of the cache's size is one of groups".into()),
+            _ => Ok(()),
+        })?;
+        let fill = Fill::of(fill);
         let function = site.choose((HashFunction::Murmur3, HASH_RULE), |_| Ok(()))?;
         let keys = store.columns().get(..facts.keys.len()).unwrap_or_default();
         let texts = match facts.input.shape.is_serial() {
