@@ -30,7 +30,7 @@ use crate::corrections::{
     write_out_columns,
 };
 use crate::database::{Change, Database, Persist, columns_of};
-use crate::dialect::{self, Macros, expand_columns, name_columns};
+use crate::dialect::{self, Macros, expand_columns, has_dynamic_columns, look_up_values, name_columns};
 use crate::files::{check_setting, making};
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
@@ -126,7 +126,7 @@ impl Planning {
         let environment = self.statements.environment(&state);
         let is_repeatable = timed(Phase::Find, || Repeatable::of(&plan).is_some());
         let planned = physical_plan(&state, &plan).await?;
-        let is_whole = self.parameters.is_none() && changes() == before;
+        let is_whole = self.parameters.is_none() && changes() == before && !has_dynamic_columns(&self.text);
         if let (Some(kept), Ok(named), true) = (&planned.kept, named, is_repeatable && is_whole) {
             self.statements.keep(&self.text, Arc::clone(&environment), named, kept);
         }
@@ -289,6 +289,7 @@ pub(crate) async fn logical_plan(
     let state = apart.as_ref().unwrap_or(&zoned);
     let with_columns = async |mut statement, which| {
         if corrects {
+            look_up_values(state, sql, &mut statement).await?;
             expand_columns(state, sql, &mut statement).await?;
             name_columns(state, &mut statement).await?;
             write_out_columns(state, &mut statement, which).await?;

@@ -12,6 +12,8 @@ mod functions;
 mod joins;
 mod macros;
 mod names_of_types;
+mod pivot;
+mod pivot_statements;
 mod reading;
 mod rewrite;
 mod statements;
@@ -33,6 +35,7 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 pub(crate) use by_name::name_columns;
 pub(crate) use columns::expand as expand_columns;
 pub(crate) use macros::Macros;
+pub(crate) use pivot::look_up_values;
 use words::{Words, changed};
 
 /// A text that the parser takes.
@@ -49,16 +52,21 @@ pub(crate) fn written<'a>(sql: &'a str, dialect: &dyn Dialect) -> Result<Written
     if !statements::may_change(sql) {
         return Ok(as_it_is);
     }
+    let sql = pivot_statements::written(sql, dialect)?;
     // What is no text of tokens, the parser says better.
-    let Some(words) = Words::of(sql, dialect) else { return Ok(as_it_is) };
+    let Some(words) = Words::of(&sql, dialect) else { return Ok(as_it_is) };
     let mut changes = Vec::new();
     statements::changes(&words, &mut changes)?;
+    let has_powers = statements::has_powers(&words);
     match changes.is_empty() {
-        true => Ok(as_it_is),
-        false => {
-            Ok(Written { sql: Cow::Owned(changed(sql, changes)), has_powers: statements::has_powers(&words) })
-        }
+        true => Ok(Written { sql, ..as_it_is }),
+        false => Ok(Written { sql: Cow::Owned(changed(&sql, changes)), has_powers }),
     }
+}
+
+/// Whether the columns of a statement may depend on the rows that there are.
+pub(crate) fn has_dynamic_columns(sql: &str) -> bool {
+    words::has(sql, "pivot")
 }
 
 /// Writes a syntax tree as one that DataFusion plans.
@@ -76,6 +84,7 @@ pub(crate) fn add_to(context: &SessionContext) -> Result<()> {
     aggregates::add(&mut state)?;
     state.register_relation_planner(Arc::new(summary::Summaries))?;
     state.register_relation_planner(Arc::new(asof::AsofJoins))?;
+    state.register_relation_planner(Arc::new(pivot::Pivots))?;
     state.config_mut().set_extension(Arc::new(Macros::default()));
     Ok(())
 }

@@ -27,7 +27,6 @@ pub(super) fn may_change(sql: &str) -> bool {
 
 /// Adds what has to be changed in a text.
 pub(super) fn changes(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()> {
-    refused(words)?;
     summaries(words, changes);
     copy_from(words, changes)?;
     insert_by_name(words, changes);
@@ -46,21 +45,6 @@ fn first(words: &Words<'_>) -> usize {
         place += 1;
     }
     place
-}
-
-fn refused(words: &Words<'_>) -> Result<()> {
-    let first = first(words);
-    if words.is_any(first, &["pivot", "pivot_wider"]) {
-        return plan_err!(
-            "PIVOT is not supported: write an aggregate for each column, such as sum(x) FILTER (WHERE k = 'a') AS a"
-        );
-    }
-    if words.is_any(first, &["unpivot", "pivot_longer"]) {
-        return plan_err!(
-            "UNPIVOT is not supported: write a SELECT for each column, and UNION ALL BY NAME between them"
-        );
-    }
-    Ok(())
 }
 
 /// `SUMMARIZE t` is a query over a subquery whose alias says what to make of it.
