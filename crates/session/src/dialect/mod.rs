@@ -9,6 +9,7 @@ mod columns;
 mod formats;
 mod from_first;
 mod functions;
+mod interval_times;
 mod joins;
 mod macros;
 mod names_of_types;

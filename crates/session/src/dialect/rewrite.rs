@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::functions::{Functions, literal, setting};
 use super::macros::{Expand, Macros, Spent};
-use super::{joins, reading, types};
+use super::{interval_times, joins, reading, types};
 use crate::syntax::{Flow, Walk, call, normal, quoted, visit};
 
 /// Writes a statement anew.
@@ -91,11 +91,11 @@ impl Walk for Operators {
     }
 }
 
-fn taken(expr: &mut Expr) -> Expr {
+pub(super) fn taken(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, Expr::value(Value::Null))
 }
 
-fn double(expr: Expr) -> Expr {
+pub(super) fn double(expr: Expr) -> Expr {
     let data_type = DataType::Double(ExactNumberInfo::None);
     Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
@@ -188,6 +188,7 @@ impl Walk for Rewrite<'_> {
                 Ok(None) => {}
                 Err(error) => return ControlFlow::Break(Some(error)),
             },
+            Expr::BinaryOp { .. } | Expr::Interval(_) => interval_times::rewrite(expr),
             _ => {}
         }
         ControlFlow::Continue(())

@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::create_physical_expr;
 
+use super::interval_times::IntervalTimes;
 use super::names_of_types::name_of_type;
 use super::strptime::Strptime;
 
@@ -34,7 +35,8 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
     ];
     let readers = [Strptime::new("strptime", false), Strptime::new("try_strptime", true)];
     let readers = readers.into_iter().map(ScalarUDF::new_from_impl);
-    let functions = typed.into_iter().map(ScalarUDF::new_from_impl).chain(readers);
+    let times = ScalarUDF::new_from_impl(IntervalTimes::new());
+    let functions = typed.into_iter().map(ScalarUDF::new_from_impl).chain(readers).chain([times]);
     for function in functions {
         if !state.scalar_functions().contains_key(function.name()) {
             state.register_udf(Arc::new(function))?;

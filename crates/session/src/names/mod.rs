@@ -4,10 +4,12 @@
 //! there is planned as it stands. Where one is not, it stands for the only column that differs from it in case, and the statement is
 //! planned again with that column's spelling in place of the name, *everywhere* in it: as a column, as an alias, in USING.
 //! Names that were one name stay one, so whatever refers to an alias or to a column of a subquery still does; and what the
-//! statement calls its own columns is given back at the end.
+//! statement calls its own columns is given back at the end. What no table has may be a name that the statement itself has given (`aliases`).
 
+mod aliases;
 mod spelling;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use datafusion::common::{Column, SchemaError, TableReference, plan_err};
@@ -16,6 +18,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement;
 
+use kelpie_datafusion::KelpieOptions;
 pub(crate) use spelling::constraint;
 use spelling::{Relations, Spelling};
 
@@ -32,13 +35,16 @@ pub(crate) async fn replanned(
         return Err(error);
     }
     let tables = tables_of(state, statement).await?;
-    let mut spelling = Spelling::of(statement, Relations::of(statement, &tables));
+    let corrects = KelpieOptions::of(state.config_options()).corrections;
+    let mut statement = Cow::Borrowed(statement);
+    let mut spelling = Spelling::of(&statement, Relations::of(&statement, &tables));
     let mut latest = Err(error);
-    // Each round adds a name of the statement, of which there are finitely many.
+    // Each round adds a name of the statement, or writes one out: of both there are finitely many.
     while let Err(error) = latest {
         let Some((name, valid)) = not_found(&error) else { return Err(error) };
         let meant = meant(&name, &valid, &tables);
         match meant.iter().collect::<Vec<_>>().as_slice() {
+            [] if corrects && aliases::write_out(statement.to_mut(), &name, state) => {}
             [] => return Err(error),
             [one] if spelling.add(&name, one) => {}
             [_] => return Err(error),
@@ -47,7 +53,7 @@ pub(crate) async fn replanned(
                 return plan_err!("the column {name} may be {}: write the quotes too", quoted.join(" or "));
             }
         }
-        let mut renamed = statement.clone();
+        let mut renamed = statement.as_ref().clone();
         spelling.apply(&mut renamed);
         latest = state.statement_to_plan(renamed).await;
     }
