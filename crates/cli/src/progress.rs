@@ -22,6 +22,7 @@ pub struct Progress {
 
 impl Progress {
     /// A bar of `total` steps of some unit.
+    #[cfg(feature = "workloads")]
     pub fn bar(total: u64, unit: &str) -> Progress {
         let template =
             format!("{{bar:40}} {{percent:>3}} %  {{human_pos}} of {{human_len}} {unit}, {{eta}} left");
@@ -43,6 +44,7 @@ impl Progress {
     }
 
     /// Sets how much is done of how much.
+    #[cfg(feature = "workloads")]
     pub fn set(&self, done: u64, total: u64) {
         self.show_when_due();
         self.bar.set_length(total.max(done));

@@ -40,6 +40,7 @@ pub struct HostCopy<'a> {
 pub struct CopyTicket(pub(crate) usize);
 
 /// Copies of a query that may be under way at the same time, as tickets.
+#[cfg(feature = "cuda")]
 pub(crate) const TICKETS: usize = 8;
 /// Bytes that are copied at a time where host and device memory are reached through the host.
 const PIECE_BYTES: usize = 1 << 16;
