@@ -1,6 +1,5 @@
 //! A result that leaves the device while the stage still runs: how it is cut into blocks, and when its rows go out.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 use kelpie_compile::context::Status;
@@ -17,11 +16,9 @@ use crate::result::{Dictionary, Reading, ResultReader};
 
 /// Rows of a block of the source of a result that is made in blocks, at first: at least and at most.
 const BLOCK_ROWS: (u64, u64) = (1 << 12, 1 << 18);
-/// The same on a GPU, at most: a launch there has to fill the device. On an H200 a projection of 60 million rows takes 3.5 ms in blocks of
-/// 2^18 rows, and 0.9 at once.
-const GPU_BLOCK_ROWS: u64 = 1 << 22;
-/// The share that a GPU's blocks of a result have of the memory that a result may take.
-const BLOCKS_SHARE: u64 = 2;
+/// The same on a GPU, at most, where a launch has to fill the device. On an H200 a projection of 60 million rows takes 3.5 ms in blocks of
+/// 2^18 rows, and 0.8 at once; where blocks bring 64 MB at a time, the host takes longer to take them than that spares.
+const GPU_BLOCK_ROWS: u64 = 1 << 20;
 /// Rows of such a block, at least, where each makes many.
 const LEAST_BLOCK_ROWS: u64 = 64;
 
@@ -147,11 +144,11 @@ impl Run<'_> {
             self.grow(at, blocks)?;
         }
         if asks_much || (cuts && self.result_bytes() > self.drained.most_bytes) {
+            let rows = self.result_class().map_or(0, |class| before[class]);
+            let is_on_gpu = self.setting.stream.device().kind() == DeviceKind::Cuda;
+            let (rows, most) = if is_on_gpu { (rows, GPU_BLOCK_ROWS) } else { (rows / 4, BLOCK_ROWS.1) };
+            self.drained.block_rows = Some(rows.clamp(BLOCK_ROWS.0, most));
             self.restore_result(&before);
-            self.widen_result();
-            let rows = self.result_class().map_or(0, |class| self.store.capacity(class));
-            let most = if self.is_on_gpu() { GPU_BLOCK_ROWS } else { BLOCK_ROWS.1 };
-            self.drained.block_rows = Some((rows / 4).clamp(BLOCK_ROWS.0, most));
         }
         Ok(())
     }
@@ -193,31 +190,10 @@ impl Run<'_> {
     }
 
     fn restore_result(&mut self, capacities: &[u64]) {
-        self.result_classes().into_iter().for_each(|class| self.store.resize(class, capacities[class]));
-    }
-
-    /// Gives a result that is made in blocks the room that it may have on a GPU, whose blocks are larger then.
-    pub(super) fn widen_result(&mut self) {
-        let times = self.drained.most_bytes / BLOCKS_SHARE / self.result_bytes().max(1);
-        if !self.is_on_gpu() || times < 2 {
-            return;
-        }
-        let classes = &self.prepared.program.classes;
-        for class in self.result_classes() {
-            if let Growth::Counted(_) = classes[class].growth {
-                self.store.resize(class, self.store.capacity(class).saturating_mul(times));
-            }
-        }
-    }
-
-    fn is_on_gpu(&self) -> bool {
-        self.setting.stream.device().kind() == DeviceKind::Cuda
-    }
-
-    /// The classes of the states of the result.
-    fn result_classes(&self) -> BTreeSet<usize> {
-        let states = self.prepared.program.states.iter();
-        states.filter(|state| state.purpose == Purpose::Output).map(|state| state.class).collect()
+        let states = &self.prepared.program.states;
+        let of_result = states.iter().filter(|state| state.purpose == Purpose::Output);
+        let classes: Vec<usize> = of_result.map(|state| state.class).collect();
+        classes.into_iter().for_each(|class| self.store.resize(class, capacities[class]));
     }
 
     /// The class of the result's rows.

@@ -130,9 +130,6 @@ fn begin<'a>(prepared: &'a Prepared, plan: &Plan, setting: Setting<'a>, out: &dy
     run.drained.most_bytes = out.batches().device_bytes.min(budget / 4);
     run.drained.block_rows = *prepared.block_rows.lock();
     run.drained.wanted = out.wanted();
-    if run.drained.block_rows.is_some() {
-        run.widen_result();
-    }
     run
 }
 
