@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod cluster;
 mod demo;
 mod devices;
 mod experiment;
@@ -17,6 +18,8 @@ mod run;
 mod script;
 mod serve;
 mod shell;
+#[cfg(any(feature = "server", feature = "distributed"))]
+mod signals;
 mod statements;
 mod trace;
 mod tuner;
@@ -72,6 +75,8 @@ fn start(arguments: Arguments, given: args::Given) -> Result<ExitCode> {
             Some(Command::Kernels(options)) => kernels::run(options).await,
             Some(Command::Demo(options)) => demo::run(options).await,
             Some(Command::Serve(options)) => serve::run(options).await,
+            Some(Command::Worker(options)) => cluster::worker(options).await,
+            Some(Command::Workers(options)) => cluster::workers(options).await,
             Some(Command::Bench(options)) => bench::run(options).await,
             Some(Command::Experiment(options)) => experiment::run(options).await,
             Some(Command::Completions { shell }) => manual::completions(shell),
