@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::Session;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::error::Result;
 use datafusion::execution::context::QueryPlanner;
@@ -115,11 +115,12 @@ impl ClusterPlanner {
             return Ok(Plan::Here("it reads no table".into()));
         }
         self.cluster.refresh().await?;
-        let stages = with_stages(with_names_apart(Arc::clone(query))?, state).await?;
+        let named = with_names_apart(Arc::clone(query))?;
+        let stages = with_stages(Arc::clone(&named), state).await?;
         if !stages.is::<DistributedExec>() {
             return Ok(Plan::Here("its tables are too small to be shared out".into()));
         }
-        if let Some(reason) = self.refusal(&stages) {
+        if let Some(reason) = self.refusal(&named) {
             return Ok(Plan::Here(reason));
         }
         let options = KelpieOptions::of(state.config_options());
@@ -129,22 +130,13 @@ impl ClusterPlanner {
         Ok(Plan::OnWorkers(ClusterExec::new(compiled, Arc::clone(&self.cluster))))
     }
 
-    /// Why a plan's stages are not sent.
-    fn refusal(&self, stages: &Node) -> Option<String> {
+    /// Why a plan is not sent: as a whole, since its stages are parts of it.
+    fn refusal(&self, plan: &Node) -> Option<String> {
         let worker = &self.cluster.worker;
-        if let Some(unsendable) = Inspector::of(worker).refusal(stages) {
-            return Some(unsendable.to_string());
+        match Inspector::of(worker).refusal(plan) {
+            Some(unsendable) => Some(unsendable.to_string()),
+            None => check_written(plan, worker).err().map(|error| error.strip_backtrace()),
         }
-        let mut reason = None;
-        let walked = stages.apply(|node| {
-            let Some(boundary) = node.as_network_boundary() else { return Ok(TreeNodeRecursion::Continue) };
-            // The stages below a stage are written with it, as they are still in this process.
-            if let Some(plan) = boundary.input_stage().local_plan() {
-                reason = check_written(plan, worker).err().map(|error| error.strip_backtrace());
-            }
-            Ok(TreeNodeRecursion::Jump)
-        });
-        reason.or_else(|| walked.err().map(|error| error.strip_backtrace()))
     }
 }
 

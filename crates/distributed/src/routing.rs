@@ -100,7 +100,9 @@ pub(crate) fn route(event: RouteTasksEvent<'_>) -> Option<Result<RouteTasksEvent
 fn first_scan(stage: &Arc<dyn ExecutionPlan>) -> Option<String> {
     let mut found = None;
     let _ = stage.apply(|node| {
-        let scan = node.downcast_ref::<DataSourceExec>().map(DataSourceExec::data_source);
+        let dealt_out = node.downcast_ref::<DistributedLeafExec>().map(DistributedLeafExec::original);
+        let scan =
+            dealt_out.unwrap_or(node).downcast_ref::<DataSourceExec>().map(DataSourceExec::data_source);
         let files = scan.and_then(|source| source.downcast_ref::<FileScanConfig>());
         // What is below belongs to other stages.
         if datafusion_distributed::NetworkBoundaryExt::is_network_boundary(node.as_ref()) {
