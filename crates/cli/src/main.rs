@@ -3,6 +3,7 @@
 mod args;
 #[cfg(feature = "workloads")]
 mod bench;
+mod cluster;
 #[cfg(feature = "workloads")]
 mod demo;
 mod devices;
@@ -21,6 +22,8 @@ mod run;
 mod script;
 mod serve;
 mod shell;
+#[cfg(any(feature = "server", feature = "distributed"))]
+mod signals;
 mod statements;
 mod trace;
 mod tuner;
@@ -78,6 +81,8 @@ fn start(arguments: Arguments, given: args::Given) -> Result<ExitCode> {
             #[cfg(feature = "workloads")]
             Some(Command::Demo(options)) => demo::run(options).await,
             Some(Command::Serve(options)) => serve::run(options).await,
+            Some(Command::Worker(options)) => cluster::worker(options).await,
+            Some(Command::Workers(options)) => cluster::workers(options).await,
             #[cfg(feature = "workloads")]
             Some(Command::Bench(options)) => bench::run(options).await,
             #[cfg(feature = "workloads")]

@@ -25,15 +25,14 @@ mod with_server {
 
     use anyhow::{Context, anyhow};
     use kelpie_server::{Credentials, Limits, Server, ServerOptions, Tls};
-    use kelpie_session::Engine;
-    use tokio::sync::mpsc;
+    use kelpie_session::{Engine, SessionOptions};
 
     use super::{ExitCode, Result, ServeArguments};
-    use crate::complain;
+    use crate::{complain, signals};
 
     /// Serves until a signal comes. A second one ends the program at once.
     pub async fn run(arguments: ServeArguments) -> Result<ExitCode> {
-        let mut signals = signals()?;
+        let mut signals = signals::listen()?;
         let has_tls = arguments.tls_certificate.is_some();
         let drain = arguments.drain;
         let server = Server::start(options(arguments)?).await?;
@@ -75,6 +74,10 @@ mod with_server {
             }),
             _ => None,
         };
+        // What was measured of this machine is for its users.
+        let engine = Arc::new(Engine::calibrated());
+        let sessions = SessionOptions::default().with_engine(Arc::clone(&engine));
+        let sessions = arguments.session.cluster.joined(sessions)?;
         let some = |time: Duration| (!time.is_zero()).then_some(time);
         Ok(ServerOptions {
             listen: arguments.listen,
@@ -94,75 +97,13 @@ mod with_server {
                 idle: arguments.max_idle,
                 drain: arguments.drain,
             },
-            // What was measured of this machine is for its users.
-            engine: Arc::new(Engine::calibrated()),
+            sessions,
+            engine,
             log: !arguments.quiet,
         })
     }
 
     fn text(path: &Path) -> Result<String> {
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-    }
-
-    /// The signals that end the program, heard by a thread of their own: queries may keep all others busy.
-    fn signals() -> Result<mpsc::UnboundedReceiver<()>> {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("cannot listen for signals")?;
-        let (ready, is_ready) = std::sync::mpsc::channel();
-        let listener = std::thread::Builder::new().name("signals".into()).spawn(move || {
-            runtime.block_on(async {
-                let mut signals = match Signals::new() {
-                    Ok(signals) => signals,
-                    Err(error) => {
-                        let _ = ready.send(Err(error));
-                        return;
-                    }
-                };
-                let _ = ready.send(Ok(()));
-                while signals.next().await && sender.send(()).is_ok() {}
-            });
-        });
-        listener.context("cannot listen for signals")?;
-        is_ready.recv().context("cannot listen for signals")?.context("cannot listen for signals")?;
-        Ok(receiver)
-    }
-
-    #[cfg(unix)]
-    struct Signals {
-        interrupt: tokio::signal::unix::Signal,
-        terminate: tokio::signal::unix::Signal,
-    }
-
-    #[cfg(unix)]
-    impl Signals {
-        fn new() -> std::io::Result<Signals> {
-            use tokio::signal::unix::{SignalKind, signal};
-            Ok(Signals {
-                interrupt: signal(SignalKind::interrupt())?,
-                terminate: signal(SignalKind::terminate())?,
-            })
-        }
-
-        async fn next(&mut self) -> bool {
-            tokio::select! {
-                signal = self.interrupt.recv() => signal.is_some(),
-                signal = self.terminate.recv() => signal.is_some(),
-            }
-        }
-    }
-
-    #[cfg(not(unix))]
-    struct Signals;
-
-    #[cfg(not(unix))]
-    impl Signals {
-        fn new() -> std::io::Result<Signals> {
-            Ok(Signals)
-        }
-
-        async fn next(&mut self) -> bool {
-            tokio::signal::ctrl_c().await.is_ok()
-        }
     }
 }

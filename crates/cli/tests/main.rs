@@ -21,3 +21,5 @@ mod open_files;
 mod output;
 mod repository;
 mod shell;
+#[cfg(feature = "distributed")]
+mod workers;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate and the crates of ours that it may use: `kir <- backend <- device <- engine`,
-/// `kir <- compile <- engine`, `engine <- datafusion <- session <- {cli, python, server, workloads}`, `{server, workloads} <- cli`, and
-/// anything below these.
-const MAY_USE: [(&str, &[&str]); 14] = [
+/// `kir <- compile <- engine`, `engine <- datafusion <- session <- {cli, python, server, workloads}`, `server <- distributed`,
+/// `{distributed, server, workloads} <- cli`, and anything below these.
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("kelpie-kir", &[]),
     ("kelpie-tuner", &[]),
     ("kelpie-backend", &["kelpie-kir"]),
@@ -19,6 +19,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("kelpie-session", BELOW_SESSION),
     ("kelpie-workloads", BELOW_WORKLOADS),
     ("kelpie-server", BELOW_WORKLOADS),
+    ("kelpie-distributed", BELOW_DISTRIBUTED),
     ("kelpie", EVERYTHING),
     ("kelpie-python", BELOW_WORKLOADS),
     ("kelpie-conformance", BELOW_WORKLOADS),
@@ -27,6 +28,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
 
 /// From the highest down. `compile` stands beside the devices, not on them.
 const EVERYTHING: &[&str] = &[
+    "kelpie-distributed",
     "kelpie-server",
     "kelpie-workloads",
     "kelpie-session",
@@ -38,16 +40,18 @@ const EVERYTHING: &[&str] = &[
     "kelpie-kir",
     "kelpie-tuner",
 ];
-const BELOW_WORKLOADS: &[&str] = EVERYTHING.split_at(2).1;
-const BELOW_SESSION: &[&str] = EVERYTHING.split_at(3).1;
-const BELOW_DATAFUSION: &[&str] = EVERYTHING.split_at(4).1;
-const BELOW_ENGINE: &[&str] = EVERYTHING.split_at(5).1;
+const BELOW_DISTRIBUTED: &[&str] = EVERYTHING.split_at(1).1;
+const BELOW_WORKLOADS: &[&str] = EVERYTHING.split_at(3).1;
+const BELOW_SESSION: &[&str] = EVERYTHING.split_at(4).1;
+const BELOW_DATAFUSION: &[&str] = EVERYTHING.split_at(5).1;
+const BELOW_ENGINE: &[&str] = EVERYTHING.split_at(6).1;
 
 /// What tests may use besides: the operators' tests run and print what they emit.
 const TESTS_MAY_USE: [(&str, &[&str]); 1] = [("kelpie-compile", &["kelpie-backend", "kelpie-device"])];
 
 /// Crates that may build DataFusion; every other one compiles in seconds.
-const ON_DATAFUSION: [&str; 7] = [
+const ON_DATAFUSION: [&str; 8] = [
+    "kelpie-distributed",
     "kelpie-datafusion",
     "kelpie-session",
     "kelpie-server",

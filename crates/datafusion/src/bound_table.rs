@@ -231,6 +231,7 @@ impl BoundTable {
             let threads = cores();
             match self.table.data() {
                 Data::Memory(partitions) => Parts::of_batches(partitions, threads),
+                Data::Received(received) => Parts::of_batches(received.partitions().unwrap_or(&[]), threads),
                 Data::Files(config) => {
                     let footers = self.context.runtime_env().cache_manager.get_file_metadata_cache();
                     // A narrowed table leaves out row groups and pages by itself.
@@ -254,6 +255,9 @@ impl BoundTable {
             (Data::Files(config), PartsData::Files(groups)) => {
                 self.read_files(config, groups, columns, consumer, (purpose, cancel))
             }
+            (Data::Received(received), _) if received.partitions().is_none() => {
+                Err(EngineError::Internal("rows of another stage are read before they are here".into()))
+            }
             (_, PartsData::Batches(pieces)) => {
                 let read = |partition: usize| {
                     for batch in pieces.get(partition).into_iter().flatten() {
@@ -267,10 +271,9 @@ impl BoundTable {
                     partitions => on_all_cores(partitions, &read, purpose.sharing()),
                 }
             }
-            (Data::Memory(_), PartsData::Files(_)) => Err(EngineError::Internal(format!(
-                "files are read of {}, which is in memory",
-                self.table.name()
-            ))),
+            (Data::Memory(_) | Data::Received(_), PartsData::Files(_)) => Err(EngineError::Internal(
+                format!("files are read of {}, which is in memory", self.table.name()),
+            )),
         }
     }
 

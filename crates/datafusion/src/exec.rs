@@ -27,6 +27,7 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, EmptyRecordBatchStream, ExecutionPlan,
     ExecutionPlanProperties, Partitioning, PlanProperties, ReplaceChildrenOptions, SendableRecordBatchStream,
 };
+use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use kelpie_engine::{
     Batches, CancelToken, DeviceKind, Engine, EngineError, Foreseen, Profile, Query, QueryMetrics,
@@ -219,6 +220,9 @@ impl KelpieExec {
         context: Arc<TaskContext>,
         guard: CancelOnDrop,
     ) -> Result<SendableRecordBatchStream> {
+        let received = self.translated.tables.iter().filter_map(|table| table.received());
+        // Side by side: one stage may wait until the rows of another one are taken.
+        try_join_all(received.map(|received| received.receive(&context))).await?;
         let batches = Batches { rows: context.session_config().batch_size().max(1), ..Batches::default() };
         if self.quick.was_quick.load(Ordering::Relaxed) && !self.quick.reads.load(Ordering::Relaxed) {
             let options = KelpieOptions::of(context.session_config().options());

@@ -6,6 +6,7 @@
 
 mod any_year;
 mod bound_table;
+pub mod byte_ranges;
 pub mod clock;
 mod cores;
 mod corrections;
@@ -29,6 +30,7 @@ mod parts;
 mod plain_source;
 pub mod plan_copy;
 mod reader_source;
+mod received;
 pub mod recursion_guard;
 mod report;
 mod row_group_pruning;
@@ -43,6 +45,7 @@ mod whole_files;
 mod whole_rows;
 mod window_filters;
 mod window_report;
+pub mod wire;
 mod zones;
 
 pub use any_year::AnyYear;
@@ -60,6 +63,7 @@ pub use options::{Fallback, GenericPlanMode, KelpieOptions, OPTIONS, SessionOpti
 pub use original::Rest;
 pub use outer_constants::OuterConstants;
 pub use reader_source::{Batches, FileReader, ReaderSource, WantedColumns};
+pub use received::ReceivedExec;
 pub use row_starts::{ByteRange, OpenQuotes, Quoting, RowStarts};
 pub use rule::{ANALYZED, KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompiled_reasons};
 pub use translate::{Translated, scanned, translate};

@@ -60,6 +60,8 @@ pub struct KelpieOptions {
     pub generic_plans: GenericPlanMode,
     /// Set by the session while it plans an EXPLAIN: the rule then reports what stays DataFusion's.
     pub explaining: bool,
+    /// Set by a distributed session while it plans what is sent to workers: the rules leave everything for these to compile.
+    pub for_workers: bool,
     /// Set by the session while it plans an EXPLAIN ANALYZE VERBOSE: kernels then count lanes, as with `profile = lanes`.
     pub counts_lanes: bool,
 }
@@ -78,6 +80,7 @@ impl Default for KelpieOptions {
             kept_plans: KEPT_PLANS,
             generic_plans: GenericPlanMode::Measured,
             explaining: false,
+            for_workers: false,
             counts_lanes: false,
         }
     }

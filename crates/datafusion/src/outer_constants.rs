@@ -76,7 +76,7 @@ pub(crate) struct OuterRowsExec {
 }
 
 impl OuterRowsExec {
-    fn new(input: Node) -> OuterRowsExec {
+    pub(crate) fn new(input: Node) -> OuterRowsExec {
         // Neither is an order: a sort that goes by its columns would be made below, where one of them is taken for constant.
         let equivalences = EquivalenceProperties::new(input.schema());
         let properties = input.properties().as_ref().clone().with_eq_properties(equivalences);

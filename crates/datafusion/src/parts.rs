@@ -19,6 +19,7 @@ use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::parquet::arrow::arrow_reader::RowSelection;
 use datafusion::parquet::file::metadata::ParquetMetaData;
 
+use crate::byte_ranges::{has_row_group, spread as spread_bytes};
 use crate::row_group_pruning::KeptRowGroups;
 use crate::whole_rows::of_whole_rows;
 
@@ -133,6 +134,11 @@ fn split(config: &FileScanConfig, threads: usize) -> Vec<FileGroup> {
     let groups = &config.file_groups;
     let smallest = if config.file_source().is::<CsvSource>() { SMALLEST_SPLIT_CSV } else { 0 };
     let parts = parts_of_bytes(config, threads);
+    let files = || groups.iter().flat_map(FileGroup::iter);
+    // DataFusion does not cut what is cut already.
+    if smallest == 0 && parts > 1 && files().any(|file| file.range.is_some()) {
+        return spread_bytes(files().cloned().collect(), parts);
+    }
     FileGroupPartitioner::new()
         .with_target_partitions(parts)
         .with_repartition_file_min_size(smallest)
@@ -174,13 +180,13 @@ struct FileRows<'a> {
 }
 
 impl<'a> FileRows<'a> {
-    /// All row groups of a file, or some, where its footer is at hand and it is not cut already.
+    /// All row groups of a file or of the range of it, or some, where its footer is at hand and no rows are left out already.
     fn of(
         file: &'a PartitionedFile,
         footers: &FileMetadataCache,
         kept: Option<&[usize]>,
     ) -> Option<FileRows<'a>> {
-        if file.range.is_some() || is_narrowed(file) {
+        if is_narrowed(file) {
             return None;
         }
         let footer = footer_of(file, footers)?;
@@ -188,7 +194,8 @@ impl<'a> FileRows<'a> {
         for (place, group) in footer.row_groups().iter().enumerate() {
             let first = rows;
             rows += u64::try_from(group.num_rows()).ok()?;
-            if kept.is_none_or(|kept| kept.binary_search(&place).is_ok()) {
+            let is_kept = kept.is_none_or(|kept| kept.binary_search(&place).is_ok());
+            if is_kept && has_row_group(file, group) {
                 wanted.push(first..rows);
             }
         }
@@ -285,7 +292,8 @@ fn rows_from(files: &[FileRows<'_>], first: u64, end: u64) -> FileGroup {
         if taken == 0 {
             continue;
         }
-        let file = (*file).clone();
+        // Which row groups a range has is known now.
+        let file = PartitionedFile { range: None, ..(*file).clone() };
         group.push(match taken == *rows {
             true => file,
             false => {

@@ -23,6 +23,7 @@ use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::utils::{collect_columns, conjunction_opt, split_conjunction};
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 
+use crate::byte_ranges::has_row_group;
 use crate::parts::{footer_of, is_narrowed};
 
 /// The row groups of a table's files that filters may find rows in.
@@ -103,12 +104,17 @@ pub(crate) fn kept_row_groups(
     };
     let (mut kept, mut leaves_out) = (KeptRowGroups { files: Vec::new(), rows: 0 }, false);
     for file in config.file_groups.iter().flat_map(FileGroup::iter) {
-        if file.range.is_some() || is_narrowed(file) {
+        if is_narrowed(file) {
             return Ok(None);
         }
         let footer = footer_of(file, footers).ok_or(FooterMissing)?;
-        let groups = of_file(&footer, schema.file_schema(), &predicate);
-        leaves_out |= groups.len() < footer.num_row_groups();
+        let is_of_file = |group: &usize| {
+            let group = footer.row_groups().get(*group);
+            group.is_some_and(|group| has_row_group(file, group))
+        };
+        let mut groups = of_file(&footer, schema.file_schema(), &predicate);
+        groups.retain(is_of_file);
+        leaves_out |= groups.len() < (0..footer.num_row_groups()).filter(is_of_file).count();
         let kept_rows = groups.iter().filter_map(|group| footer.row_groups().get(*group));
         kept.rows += kept_rows.map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum::<u64>();
         kept.files.push(groups);

@@ -68,7 +68,11 @@ impl PhysicalOptimizerRule for KelpieRule {
     }
 
     fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
-        timed(Phase::Rule, || self.replaced(plan, &KelpieOptions::of(config)))
+        let options = KelpieOptions::of(config);
+        match options.for_workers {
+            true => Ok(plan),
+            false => timed(Phase::Rule, || self.replaced(plan, &options)),
+        }
     }
 }
 

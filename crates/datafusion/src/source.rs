@@ -25,6 +25,7 @@ use crate::file_version::version_of;
 use crate::memory_identity::{self, MemoryIdentity};
 use crate::options::KelpieOptions;
 use crate::plain_source::plain_source;
+use crate::received::Received;
 use crate::row_group_pruning::{KeptRowGroups, bounds_filter, kept_row_groups};
 use crate::selection::Selection;
 use crate::whole_files::{name_of, whole_files};
@@ -62,6 +63,8 @@ pub(crate) enum Data {
     Files(Box<FileScanConfig>),
     /// Partitions of batches.
     Memory(Vec<Vec<RecordBatch>>),
+    /// Rows that are here before the engine begins.
+    Received(Arc<Received>),
 }
 
 impl fmt::Debug for Data {
@@ -69,6 +72,7 @@ impl fmt::Debug for Data {
         match self {
             Data::Files(config) => write!(f, "Files({:?})", config.file_groups),
             Data::Memory(partitions) => write!(f, "Memory({} partitions)", partitions.len()),
+            Data::Received(received) => received.fmt(f),
         }
     }
 }
@@ -85,15 +89,25 @@ impl ScanTable {
     pub(crate) fn of_constants(memory: &MemorySourceConfig) -> ScanTable {
         let partitions = memory.partitions().to_vec();
         let rows = partitions.iter().flatten().map(|batch| batch.num_rows() as u64).sum();
+        let table = ScanTable::uncached("memory", memory.original_schema(), Data::Memory(partitions));
+        ScanTable { exact_rows: Some(rows), ..table }
+    }
+
+    /// The table of rows that come from elsewhere, once.
+    pub(crate) fn of_received(received: &Arc<Received>) -> ScanTable {
+        ScanTable::uncached("received", received.schema(), Data::Received(Arc::clone(received)))
+    }
+
+    fn uncached(name: &str, schema: SchemaRef, data: Data) -> ScanTable {
         ScanTable {
-            name: "memory".into(),
-            schema: memory.original_schema(),
+            name: name.into(),
+            schema,
             derived: Vec::new(),
             conditions: Vec::new(),
-            data: Data::Memory(partitions),
+            data,
             identity: None,
             memory: None,
-            exact_rows: Some(rows),
+            exact_rows: None,
             expected: Vec::new(),
             filter: None,
             bounds_filter: None,
@@ -202,8 +216,23 @@ impl ScanTable {
         self.memory.as_ref()
     }
 
+    /// How many rows it has, where that is known: of rows from elsewhere once they are here.
     pub(crate) fn exact_rows(&self) -> Option<u64> {
-        self.exact_rows
+        match &self.data {
+            Data::Received(received) => {
+                let batches = received.partitions()?.iter().flatten();
+                Some(batches.map(|batch| batch.num_rows() as u64).sum())
+            }
+            Data::Files(_) | Data::Memory(_) => self.exact_rows,
+        }
+    }
+
+    /// The rows from elsewhere that it stands for, where it has any.
+    pub(crate) fn received(&self) -> Option<&Arc<Received>> {
+        match &self.data {
+            Data::Received(received) => Some(received),
+            Data::Files(_) | Data::Memory(_) => None,
+        }
     }
 
     /// What statistics tell of its data's columns; empty where there are none.

@@ -78,7 +78,7 @@ impl Credentials {
     }
 
     /// Whether a token is one of these. All are compared, and whole, so that the time that it takes tells nothing.
-    pub(crate) fn has_token(&self, token: &str) -> bool {
+    pub fn has_token(&self, token: &str) -> bool {
         let asked = digest(["", token]);
         let found = self.tokens.iter().fold(Choice::from(0), |found, known| found | known.ct_eq(&asked));
         found.into()

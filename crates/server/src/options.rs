@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelpie_session::Engine;
+use kelpie_session::{Engine, SessionOptions};
 
 use crate::credentials::Credentials;
 
@@ -30,6 +30,8 @@ pub struct ServerOptions {
     pub allow_writes: bool,
     /// What clients may take.
     pub limits: Limits,
+    /// What every session begins with, below all else that is said here: workers, for one.
+    pub sessions: SessionOptions,
     /// What runs the queries of all sessions.
     pub engine: Arc<Engine>,
     /// Whether each statement is a line on the standard error.
@@ -98,6 +100,7 @@ impl Default for ServerOptions {
             insecure: false,
             allow_writes: false,
             limits: Limits::default(),
+            sessions: SessionOptions::default(),
             engine: Arc::default(),
             log: true,
         }

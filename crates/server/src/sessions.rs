@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::common::ParamValues;
 use datafusion::error::Result as QueryResult;
-use kelpie_session::{Access, Described, KelpieSession, PlannedQuery, SessionOptions};
+use kelpie_session::{Access, Described, KelpieSession, PlannedQuery};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::task::AbortHandle;
@@ -194,7 +194,7 @@ async fn opened(options: &ServerOptions) -> QueryResult<KelpieSession> {
         files: (!options.allow_writes).then(|| options.data.iter().filter_map(absolute).collect()),
         most_time: options.limits.time,
     };
-    let session = SessionOptions::default().with_engine(Arc::clone(&options.engine));
+    let session = options.sessions.clone().with_engine(Arc::clone(&options.engine));
     let session = KelpieSession::new(session.with_settings(options.settings.clone()).with_access(access))?;
     for path in &options.data {
         session.register_data(path).await?;

@@ -55,6 +55,24 @@ impl PhysicalOptimizerRule for FileFacts {
     }
 }
 
+/// The plan of another process, whose readers of files look at the headers of pages as those of plans that are made here do.
+pub fn with_checked_readers(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let checked = |node: Arc<dyn ExecutionPlan>| {
+        let config = node.downcast_ref::<DataSourceExec>().map(DataSourceExec::data_source);
+        let config = config.and_then(|source| source.downcast_ref::<FileScanConfig>());
+        let parquet = config.and_then(|config| config.file_source().downcast_ref::<ParquetSource>());
+        Ok(match (config, parquet) {
+            (Some(config), Some(parquet)) => {
+                let source = Arc::new(with_checked_pages(parquet.clone()));
+                let scan = FileScanConfigBuilder::from(config.clone()).with_source(source).build();
+                Transformed::yes(DataSourceExec::from_data_source(scan) as Arc<dyn ExecutionPlan>)
+            }
+            _ => Transformed::no(node),
+        })
+    };
+    with_room(&plan, || Arc::clone(&plan).transform_up(checked).data())
+}
+
 fn with_facts_only(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let believing = node
         .downcast_ref::<DataSourceExec>()

@@ -49,6 +49,20 @@ pub struct SessionOptions {
     pub settings: Vec<(String, String)>,
     /// What its statements may do.
     pub access: Access,
+    /// What somebody adds to the session before Kelpie is.
+    beneath: Option<Beneath>,
+}
+
+/// Adds to a session: extensions, settings, the query planner that Kelpie's is around.
+type AddTo = dyn Fn(SessionStateBuilder) -> SessionStateBuilder + Send + Sync;
+
+#[derive(Clone)]
+struct Beneath(Arc<AddTo>);
+
+impl std::fmt::Debug for Beneath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Beneath")
+    }
 }
 
 impl SessionOptions {
@@ -67,6 +81,16 @@ impl SessionOptions {
     /// With bounds of what its statements may do.
     pub fn with_access(mut self, access: Access) -> SessionOptions {
         self.access = access;
+        self
+    }
+
+    /// With what a function adds to the session before Kelpie is added: extensions, their settings, a query planner, which Kelpie's
+    /// is then around.
+    pub fn with_beneath(
+        mut self,
+        add: impl Fn(SessionStateBuilder) -> SessionStateBuilder + Send + Sync + 'static,
+    ) -> SessionOptions {
+        self.beneath = Some(Beneath(Arc::new(add)));
         self
     }
 
@@ -162,11 +186,15 @@ impl KelpieSession {
         config.options_mut().set("datafusion.execution.skip_physical_aggregate_schema_check", "true")?;
         // Times of INT96 are of any year; nanoseconds hold those from 1677 to 2262, and others wrap around.
         config.options_mut().set("datafusion.execution.parquet.coerce_int96", "us")?;
+        let mut builder = SessionStateBuilder::new().with_config(config).with_default_features();
+        if let Some(Beneath(add)) = &options.beneath {
+            builder = add(builder);
+        }
+        let config = builder.config().get_or_insert_default();
         for (name, value) in &options.settings {
             files::check_setting(name, value)?;
             config.options_mut().set(name, value)?;
         }
-        let builder = SessionStateBuilder::new().with_config(config).with_default_features();
         let state = install(builder.with_runtime_env(files::runtime()?), engine).build();
         let session = KelpieSession::over(SessionContext::new_with_state(state))?;
         session.name_files_in_queries();

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod cluster;
 mod input;
 mod server;
 #[cfg(feature = "workloads")]
@@ -12,6 +13,11 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use kelpie_session::{Database, Engine, KelpieOptions, KelpieSession, OPTIONS, SessionOptions};
 
+#[cfg(not(feature = "distributed"))]
+pub use cluster::MISSING as NO_WORKERS;
+pub use cluster::{ClusterArguments, WorkerArguments, WorkersArguments};
+#[cfg(feature = "distributed")]
+pub use cluster::{bytes, text};
 pub use server::ServeArguments;
 #[cfg(feature = "workloads")]
 pub use workloads::{BenchArguments, DemoArguments, ExperimentArguments, GenerateArguments, thread_count};
@@ -51,6 +57,10 @@ pub enum Command {
     Demo(DemoArguments),
     /// Answer clients of Arrow Flight SQL, such as ADBC and JDBC.
     Serve(ServeArguments),
+    /// Run parts of the queries of other processes, which name this one with --workers.
+    Worker(WorkerArguments),
+    /// Ask workers how they are.
+    Workers(WorkersArguments),
     /// Time the queries of a benchmark.
     #[cfg(feature = "workloads")]
     Bench(BenchArguments),
@@ -85,6 +95,8 @@ pub struct SessionArguments {
     /// <https://ui.perfetto.dev> and chrome://tracing open.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
     #[command(flatten)]
     pub settings: SettingArguments,
 }
@@ -320,9 +332,10 @@ impl SessionArguments {
         if let Some(path) = &self.trace {
             crate::trace::begin(path)?;
         }
+        let options = self.cluster.joined(self.settings.options())?;
         let session = match &self.database {
-            Some(folder) => in_database(self.settings.options(), folder).await?,
-            None => self.settings.session()?,
+            Some(folder) => in_database(options, folder).await?,
+            None => KelpieSession::new(options)?,
         };
         register(&session, &self.data).await?;
         Ok(session)

@@ -8,6 +8,7 @@ use kelpie_compile::plan::Plan;
 
 use crate::exec::KelpieExec;
 use crate::node::{Node, pass_through};
+use crate::received::ReceivedExec;
 use crate::report::KelpieReport;
 use crate::translate::translate;
 
@@ -25,7 +26,8 @@ pub(super) fn wrapped(node: &Node) -> Option<&Node> {
 
 /// A plan that reads no data: constants, SHOW, the information schema.
 pub(super) fn is_trivial(node: &Node) -> bool {
-    !node.is::<DataSourceExec>() && !node.is::<KelpieExec>() && node.children().into_iter().all(is_trivial)
+    let reads = node.is::<DataSourceExec>() || node.is::<KelpieExec>() || node.is::<ReceivedExec>();
+    !reads && node.children().into_iter().all(is_trivial)
 }
 
 /// A scan with a limit at most: DataFusion can do nothing slower than Kelpie there.
@@ -33,7 +35,10 @@ pub(super) fn bare_scan(node: &Node) -> bool {
     use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
     let limit = node.is::<GlobalLimitExec>() || node.is::<LocalLimitExec>();
     match node.children().as_slice() {
-        [] => node.is::<DataSourceExec>() && translate(node).map_or(true, |t| !is_worth(&t.plan)),
+        [] => {
+            let reads = node.is::<DataSourceExec>() || node.is::<ReceivedExec>();
+            reads && translate(node).map_or(true, |t| !is_worth(&t.plan))
+        }
         [input] => (limit || pass_through(node).is_some()) && bare_scan(input),
         _ => false,
     }

@@ -83,7 +83,7 @@ impl PhysicalOptimizerRule for WholeQueryRule {
 
     fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
         let options = KelpieOptions::of(config);
-        if !options.enabled {
+        if !options.enabled || options.for_workers {
             return Ok(plan);
         }
         timed(Phase::Rule, || {

@@ -47,6 +47,7 @@ pub use self::translated::{Reasons, Translated};
 pub(crate) use self::translator::{Refused, Translator};
 use crate::exec::KelpieExec;
 use crate::node::{Node, name_of, partition_count, pass_through};
+use crate::received::ReceivedExec;
 use crate::source::ScanTable;
 
 /// Translates a physical plan; on failure every reason.
@@ -121,6 +122,8 @@ impl Translator {
         if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
             let plan = scan::scan(self, scan);
             self.stopped(plan, node, scan.fetch())
+        } else if let Some(received) = node.downcast_ref::<ReceivedExec>() {
+            scan::received(self, received)
         } else if let Some(filter) = node.downcast_ref::<FilterExec>() {
             let plan = match FirstRows::of(filter) {
                 Some(first_rows) => first_rows.plan(self),

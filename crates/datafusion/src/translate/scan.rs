@@ -19,6 +19,7 @@ use super::derive::{Below, Deriver};
 use super::expr::ExprTranslator;
 use super::plans::{fields_at, project_columns};
 use super::translator::Translator;
+use crate::received::ReceivedExec;
 use crate::source::ScanTable;
 use crate::types;
 
@@ -32,6 +33,13 @@ pub(super) fn scan(translator: &mut Translator, node: &DataSourceExec) -> Option
     } else {
         translator.refuse("DataSourceExec: this kind of source is not compiled")
     }
+}
+
+/// All columns of rows that come from elsewhere, once.
+pub(super) fn received(translator: &mut Translator, node: &ReceivedExec) -> Option<Plan> {
+    let (table, schema) = (ScanTable::of_received(node.received()), node.received().schema());
+    let columns: Vec<usize> = (0..schema.fields().len()).collect();
+    table_scan(translator, (table, None), &schema, &columns)
 }
 
 /// The table of a scan.

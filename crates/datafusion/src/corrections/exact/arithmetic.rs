@@ -72,7 +72,7 @@ pub(crate) struct Exact {
 }
 
 impl Exact {
-    fn new(op: ExactOp) -> Exact {
+    pub(crate) fn new(op: ExactOp) -> Exact {
         Exact { op, signature: Signature::any(2, Volatility::Immutable) }
     }
 

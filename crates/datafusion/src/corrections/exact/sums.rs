@@ -20,13 +20,19 @@ use super::distinct::DistinctSum;
 /// The function that `sum` becomes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ExactSum {
+    name: &'static str,
     /// DataFusion's, which does all but adding up.
     inner: Arc<AggregateUDF>,
 }
 
 impl ExactSum {
     pub(super) fn new(inner: Arc<AggregateUDF>) -> ExactSum {
-        ExactSum { inner }
+        ExactSum::named("sum", inner)
+    }
+
+    /// The function under another name.
+    pub(crate) fn named(name: &'static str, inner: Arc<AggregateUDF>) -> ExactSum {
+        ExactSum { name, inner }
     }
 }
 
@@ -46,7 +52,7 @@ macro_rules! of_type {
 
 impl AggregateUDFImpl for ExactSum {
     fn name(&self) -> &str {
-        "sum"
+        self.name
     }
 
     fn signature(&self) -> &Signature {

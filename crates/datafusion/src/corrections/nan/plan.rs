@@ -33,6 +33,7 @@ use crate::decimals::check_decimals;
 use crate::exec::KelpieExec;
 use crate::node::Node;
 use crate::parameters::ParametersExec;
+use crate::received::ReceivedExec;
 
 /// A plan whose scans give floats with the one NaN. What is compiled in it reads by Kelpie's own readers.
 pub(crate) fn with_one_nan(plan: Node) -> Result<Node> {
@@ -44,7 +45,8 @@ pub(crate) fn with_one_nan(plan: Node) -> Result<Node> {
             && !node.is::<EmptyExec>()
             && !node.is::<PlaceholderRowExec>()
             && !node.is::<WorkTableExec>()
-            && !node.is::<ParametersExec>();
+            && !node.is::<ParametersExec>()
+            && !node.is::<ReceivedExec>();
         match is_source {
             true => {
                 Ok(Transformed::yes(Arc::new(OneNanExec { input: by_sound_bounds(node)?, decimals }) as Node))
