@@ -3,15 +3,11 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use datafusion::arrow::ipc::convert::fb_to_schema;
-use datafusion::arrow::ipc::{
-    Block, Message, MessageHeader, RecordBatch, Schema, root_as_footer, root_as_message,
-};
-use kelpie_datafusion::panic_text;
+use datafusion::arrow::ipc::{Block, Message, MessageHeader, RecordBatch, root_as_footer, root_as_message};
 
+use super::arrow_schema;
 use super::footer::MOST_BYTES_OF_ONE;
 
 const MAGIC: &[u8] = b"ARROW1";
@@ -27,13 +23,6 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
     let is_file = bytes >= MAGIC.len() as u64 && input.read(0, MAGIC.len() as u64)? == MAGIC;
     let checked = if is_file { input.check_file() } else { input.check_stream() };
     checked.map_err(|what| format!("a damaged Arrow file: {what}"))
-}
-
-/// Whether a schema can be read. Its reader panics over types that there are not.
-fn check_schema(schema: Option<Schema<'_>>) -> Result<(), String> {
-    let schema = schema.ok_or("it has no schema")?;
-    let read = catch_unwind(AssertUnwindSafe(|| fb_to_schema(schema)));
-    read.map(drop).map_err(|panic| format!("its schema: {}", panic_text(panic.as_ref())))
 }
 
 struct Input<'a> {
@@ -61,7 +50,7 @@ impl Input<'_> {
         let start = start.checked_sub(length).ok_or("its footer is longer than the file")?;
         let footer = self.read(start, length)?;
         let footer = root_as_footer(&footer).map_err(|error| format!("its footer: {error}"))?;
-        check_schema(footer.schema())?;
+        arrow_schema::check(footer.schema())?;
         for (number, block) in footer.dictionaries().into_iter().flatten().enumerate() {
             self.check_block(block).map_err(|what| format!("dictionary {number}: {what}"))?;
         }
@@ -123,7 +112,7 @@ impl Input<'_> {
             return Err(format!("its {body} bytes from {start} on are not within the file"));
         }
         match message.header_type() {
-            MessageHeader::Schema => check_schema(message.header_as_schema()),
+            MessageHeader::Schema => arrow_schema::check(message.header_as_schema()),
             MessageHeader::RecordBatch => {
                 let batch = message.header_as_record_batch().ok_or("a batch without a header")?;
                 self.check_batch(&batch, start, body)
