@@ -12,6 +12,8 @@ use super::footer::MOST_BYTES_OF_ONE;
 
 const MAGIC: &[u8] = b"ARROW1";
 const CONTINUATION: u32 = u32::MAX;
+/// The magic at the start of a file, and what fills it up.
+const HEAD_BYTES: u64 = 8;
 /// The length of the footer and the magic after it.
 const TRAILER_BYTES: u64 = 10;
 
@@ -51,6 +53,7 @@ impl Input<'_> {
         let footer = self.read(start, length)?;
         let footer = root_as_footer(&footer).map_err(|error| format!("its footer: {error}"))?;
         arrow_schema::check(footer.schema())?;
+        self.check_head()?;
         for (number, block) in footer.dictionaries().into_iter().flatten().enumerate() {
             self.check_block(block).map_err(|what| format!("dictionary {number}: {what}"))?;
         }
@@ -58,6 +61,25 @@ impl Input<'_> {
             self.check_block(block).map_err(|what| format!("batch {number}: {what}"))?;
         }
         Ok(())
+    }
+
+    /// The first message of a file has its schema as well, and some readers take it from there.
+    fn check_head(&mut self) -> Result<(), String> {
+        let mut at = HEAD_BYTES;
+        let metadata = self.message(&mut at)?;
+        let message = root_as_message(&metadata).map_err(|error| format!("its first message: {error}"))?;
+        arrow_schema::check(message.header_as_schema())
+    }
+
+    /// The bytes of the message at a place, which is then behind them; none where a stream says that it ends.
+    fn message(&mut self, at: &mut u64) -> Result<Vec<u8>, String> {
+        let mut length = self.length(at)?;
+        if length == CONTINUATION {
+            length = self.length(at)?;
+        }
+        let metadata = self.read(*at, u64::from(length))?;
+        *at += u64::from(length);
+        Ok(metadata)
     }
 
     fn check_block(&mut self, block: &Block) -> Result<(), String> {
@@ -82,15 +104,10 @@ impl Input<'_> {
             if at == self.bytes {
                 return Ok(());
             }
-            let mut length = self.length(&mut at)?;
-            if length == CONTINUATION {
-                length = self.length(&mut at)?;
-            }
-            if length == 0 {
+            let metadata = self.message(&mut at)?;
+            if metadata.is_empty() {
                 return Ok(());
             }
-            let metadata = self.read(at, u64::from(length))?;
-            at += u64::from(length);
             let wrong = |what: String| format!("message {number}: {what}");
             let message = root_as_message(&metadata).map_err(|error| wrong(error.to_string()))?;
             let body = u64::try_from(message.bodyLength()).map_err(|_| wrong("a negative size".into()))?;
