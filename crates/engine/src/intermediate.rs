@@ -56,7 +56,7 @@ impl IntermediateRows {
     pub(crate) fn load(&self, scan: &Scan) -> Option<Loaded> {
         let column = |column: &usize| self.columns.get(*column).cloned();
         let columns = scan.columns.iter().map(column).collect::<Option<Vec<_>>>()?;
-        Some(Loaded { rows: self.rows, columns })
+        Some(Loaded { rows: self.rows, most_rows: self.rows, columns })
     }
 
     /// What the compiler knows of a scan.

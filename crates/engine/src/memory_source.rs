@@ -5,7 +5,7 @@ use arrow::record_batch::RecordBatch;
 use kelpie_device::CancelToken;
 
 use crate::error::EngineError;
-use crate::source::{BatchConsumer, TableSource};
+use crate::source::{BatchConsumer, CommonFacts, TableSource};
 
 /// Batches as a table of one partition; never cached.
 #[derive(Debug)]
@@ -13,12 +13,18 @@ pub struct MemorySource {
     name: String,
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
+    common: Option<CommonFacts>,
 }
 
 impl MemorySource {
     /// A table of batches with this schema.
     pub fn new(name: &str, schema: SchemaRef, batches: Vec<RecordBatch>) -> MemorySource {
-        MemorySource { name: name.into(), schema, batches }
+        MemorySource { name: name.into(), schema, batches, common: None }
+    }
+
+    /// The same as one of several tables, for all of which something holds.
+    pub(crate) fn with_common(self, common: CommonFacts) -> MemorySource {
+        MemorySource { common: Some(common), ..self }
     }
 }
 
@@ -31,6 +37,9 @@ impl TableSource for MemorySource {
     }
     fn identity(&self) -> Option<String> {
         None
+    }
+    fn common(&self) -> Option<&CommonFacts> {
+        self.common.as_ref()
     }
     fn exact_rows(&self) -> Option<u64> {
         Some(self.batches.iter().map(|batch| batch.num_rows() as u64).sum())

@@ -34,6 +34,15 @@ pub struct Expected {
     pub has_nulls: bool,
 }
 
+/// What holds for several tables that one program is to work on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommonFacts {
+    /// Rows of each, at most.
+    pub rows: u64,
+    /// Of each column. Unlike that of a file it is never wrong.
+    pub columns: Vec<Expected>,
+}
+
 /// Lives as long as the data of a table may be asked for again.
 pub type Lease = Weak<dyn Any + Send + Sync>;
 
@@ -56,6 +65,11 @@ pub trait TableSource: Send + Sync + std::fmt::Debug {
     }
     /// What a column will be like, where something tells (statistics of files).
     fn expected(&self, _column: usize) -> Option<Expected> {
+        None
+    }
+    /// What holds for this table and others that one program is to work on: its columns are stored as all of these tables can be, and no
+    /// more is found out about them.
+    fn common(&self) -> Option<&CommonFacts> {
         None
     }
     /// The same table without rows that the query's filters leave out anyway, where some of its columns cost less to read so. They

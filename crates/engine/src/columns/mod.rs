@@ -1,5 +1,6 @@
 //! Columns in device memory, and the cache that keeps them.
 
+mod bounds;
 mod cache;
 mod coding;
 mod copied;
@@ -20,6 +21,7 @@ mod text;
 mod width;
 mod wish;
 
+pub(crate) use self::bounds::bounds;
 pub use self::cache::ColumnCache;
 pub use self::glance::{Watch, expected_layouts};
 pub(crate) use self::narrowed::Narrowed;

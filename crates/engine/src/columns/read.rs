@@ -43,6 +43,8 @@ pub(super) struct Wanted {
     data_type: DataType,
     pub(super) kind: Kind,
     pub(super) expected: Option<Expected>,
+    /// What holds for the columns of all tables that one program is to work on.
+    pub(super) common: Option<Expected>,
     /// Where it will lie, if that is known before it is read.
     pub(super) place: Option<Place>,
     /// Set once the column has too many distinct texts for a dictionary, or from the start where none is wanted.
@@ -64,13 +66,16 @@ impl Wanted {
             let (table, name, data_type) = (source.name(), field.name(), field.data_type());
             Unsupported(format!("column {name} of {table} has type {data_type}"))
         })?;
+        let common = source.common().and_then(|common| common.columns.get(index).copied());
         Ok(Wanted {
             name: field.name().clone(),
             data_type: field.data_type().clone(),
             kind,
             expected: source.expected(index),
+            common,
             place: None,
-            raw_text: AtomicBool::new(dictionaries == Dictionaries::Off),
+            // Tables of one program would each have another dictionary.
+            raw_text: AtomicBool::new(dictionaries == Dictionaries::Off || common.is_some()),
         })
     }
 

@@ -87,9 +87,13 @@ pub(super) fn plan(
             Values::Text(partition) => texts.push(partition),
         }
     }
-    let has_nulls = validity.iter().any(|(_, nulls)| nulls.is_some());
+    let common = wanted.common;
+    let has_nulls =
+        validity.iter().any(|(_, nulls)| nulls.is_some()) || common.is_some_and(|common| common.has_nulls);
     let mut planned = match wanted.kind {
-        Kind::Integer => plan_integers((chunks, coders), rows, place.as_ref()),
+        Kind::Integer => {
+            plan_integers((chunks, coders), rows, (place.as_ref(), common.and_then(|common| common.range)))
+        }
         Kind::Float(scalar) => {
             let width = scalar.bytes() as usize;
             let storage = Storage::Fixed { scalar, has_base: false };
@@ -102,6 +106,9 @@ pub(super) fn plan(
     planned.order = planned.order.filter(|_| !has_nulls);
     planned.validity = validity;
     planned.place = place.map(|place| place.buffer);
+    if common.is_some() {
+        planned.forget();
+    }
     Ok(planned)
 }
 
@@ -165,10 +172,10 @@ const TEXTS_OF_CHUNK: usize = 32;
 fn plan_integers(
     (chunks, coders): (Vec<IntegerChunk>, Vec<Coder>),
     rows: usize,
-    place: Option<&Place>,
+    (place, common): (Option<&Place>, Option<Range>),
 ) -> Planned {
     let zones = chunks.iter().map(|chunk| Zone { rows: chunk.rows() as u64, range: chunk.range() }).collect();
-    let range = chunks.iter().filter_map(IntegerChunk::range).reduce(Range::union);
+    let range = chunks.iter().filter_map(IntegerChunk::range).chain(common).reduce(Range::union);
     let range = range.unwrap_or(Range { min: 0, max: 0 });
     let width = place.map_or_else(|| Width::of(range), |place| place.width);
     let spread = Spread::of(chunks.iter().map(IntegerChunk::sample), rows as u64);
@@ -337,6 +344,13 @@ impl Planned {
             codes: None,
             place: None,
         }
+    }
+
+    /// Leaves out what holds for the rows of this column alone, and not for others that it is to be as.
+    fn forget(&mut self) {
+        self.zones.clear();
+        (self.scattered, self.sample, self.codes) = (None, None, None);
+        (self.is_unique, self.order, self.spacing) = (false, None, None);
     }
 
     /// Leaves out the codes beside its values.

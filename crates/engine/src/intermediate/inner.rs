@@ -49,6 +49,11 @@ impl Execution<'_> {
         self.inputs.push(table_of(fields, rows));
     }
 
+    /// Makes a table on the host a source, the last of all.
+    pub(crate) fn keep_source(&mut self, source: MemorySource) {
+        self.inputs.push(Input::Table(Arc::new(source)));
+    }
+
     /// Whether the rows of inner sorts and limits may stay on the device: where they need not stream through it, and as long as memory
     /// has not been too small.
     fn keeps_rows(&self) -> bool {

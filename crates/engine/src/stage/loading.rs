@@ -58,12 +58,13 @@ pub fn load(
             }
             Some(Input::Used) | None => return Err(missing()),
         };
+        let most_rows = |rows: u64| source.common().map_or(rows, |common| common.rows.max(rows));
         // A scan without columns only counts.
         if scan.columns.is_empty() {
             let start = Instant::now();
             let rows = cache.count_rows(source.as_ref(), cancel)?;
             metrics.transfer_ns += start.elapsed().as_nanos() as u64;
-            loaded.push(Loaded { rows, columns: Vec::new() });
+            loaded.push(Loaded { rows, most_rows: most_rows(rows), columns: Vec::new() });
             continue;
         }
         let known = describe(&loaded);
@@ -85,7 +86,7 @@ pub fn load(
         metrics.transfer_bytes += report.loaded_bytes;
         let rows = resident.first().map_or(0, |column| column.rows);
         metrics.input_bytes += resident.iter().map(|column| column.stored_bytes()).sum::<u64>();
-        loaded.push(Loaded { rows, columns: resident });
+        loaded.push(Loaded { rows, most_rows: most_rows(rows), columns: resident });
     }
     Ok(loaded)
 }

@@ -3,19 +3,17 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use datafusion::arrow::ipc::convert::fb_to_schema;
-use datafusion::arrow::ipc::{
-    Block, Message, MessageHeader, RecordBatch, Schema, root_as_footer, root_as_message,
-};
-use kelpie_datafusion::panic_text;
+use datafusion::arrow::ipc::{Block, Message, MessageHeader, RecordBatch, root_as_footer, root_as_message};
 
+use super::arrow_schema;
 use super::footer::MOST_BYTES_OF_ONE;
 
 const MAGIC: &[u8] = b"ARROW1";
 const CONTINUATION: u32 = u32::MAX;
+/// The magic at the start of a file, and what fills it up.
+const HEAD_BYTES: u64 = 8;
 /// The length of the footer and the magic after it.
 const TRAILER_BYTES: u64 = 10;
 
@@ -27,13 +25,6 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
     let is_file = bytes >= MAGIC.len() as u64 && input.read(0, MAGIC.len() as u64)? == MAGIC;
     let checked = if is_file { input.check_file() } else { input.check_stream() };
     checked.map_err(|what| format!("a damaged Arrow file: {what}"))
-}
-
-/// Whether a schema can be read. Its reader panics over types that there are not.
-fn check_schema(schema: Option<Schema<'_>>) -> Result<(), String> {
-    let schema = schema.ok_or("it has no schema")?;
-    let read = catch_unwind(AssertUnwindSafe(|| fb_to_schema(schema)));
-    read.map(drop).map_err(|panic| format!("its schema: {}", panic_text(panic.as_ref())))
 }
 
 struct Input<'a> {
@@ -61,7 +52,8 @@ impl Input<'_> {
         let start = start.checked_sub(length).ok_or("its footer is longer than the file")?;
         let footer = self.read(start, length)?;
         let footer = root_as_footer(&footer).map_err(|error| format!("its footer: {error}"))?;
-        check_schema(footer.schema())?;
+        arrow_schema::check(footer.schema())?;
+        self.check_head()?;
         for (number, block) in footer.dictionaries().into_iter().flatten().enumerate() {
             self.check_block(block).map_err(|what| format!("dictionary {number}: {what}"))?;
         }
@@ -69,6 +61,25 @@ impl Input<'_> {
             self.check_block(block).map_err(|what| format!("batch {number}: {what}"))?;
         }
         Ok(())
+    }
+
+    /// The first message of a file has its schema as well, and some readers take it from there.
+    fn check_head(&mut self) -> Result<(), String> {
+        let mut at = HEAD_BYTES;
+        let metadata = self.message(&mut at)?;
+        let message = root_as_message(&metadata).map_err(|error| format!("its first message: {error}"))?;
+        arrow_schema::check(message.header_as_schema())
+    }
+
+    /// The bytes of the message at a place, which is then behind them; none where a stream says that it ends.
+    fn message(&mut self, at: &mut u64) -> Result<Vec<u8>, String> {
+        let mut length = self.length(at)?;
+        if length == CONTINUATION {
+            length = self.length(at)?;
+        }
+        let metadata = self.read(*at, u64::from(length))?;
+        *at += u64::from(length);
+        Ok(metadata)
     }
 
     fn check_block(&mut self, block: &Block) -> Result<(), String> {
@@ -93,15 +104,10 @@ impl Input<'_> {
             if at == self.bytes {
                 return Ok(());
             }
-            let mut length = self.length(&mut at)?;
-            if length == CONTINUATION {
-                length = self.length(&mut at)?;
-            }
-            if length == 0 {
+            let metadata = self.message(&mut at)?;
+            if metadata.is_empty() {
                 return Ok(());
             }
-            let metadata = self.read(at, u64::from(length))?;
-            at += u64::from(length);
             let wrong = |what: String| format!("message {number}: {what}");
             let message = root_as_message(&metadata).map_err(|error| wrong(error.to_string()))?;
             let body = u64::try_from(message.bodyLength()).map_err(|_| wrong("a negative size".into()))?;
@@ -123,7 +129,7 @@ impl Input<'_> {
             return Err(format!("its {body} bytes from {start} on are not within the file"));
         }
         match message.header_type() {
-            MessageHeader::Schema => check_schema(message.header_as_schema()),
+            MessageHeader::Schema => arrow_schema::check(message.header_as_schema()),
             MessageHeader::RecordBatch => {
                 let batch = message.header_as_record_batch().ok_or("a batch without a header")?;
                 self.check_batch(&batch, start, body)

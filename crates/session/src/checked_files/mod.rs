@@ -5,6 +5,7 @@
 //! column by column to find which one it is ([`find_unreadable`]).
 
 mod arrow;
+mod arrow_schema;
 mod bounds;
 mod decimals;
 mod external;
