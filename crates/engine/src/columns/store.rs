@@ -349,7 +349,7 @@ impl Planned {
     /// Leaves out what holds for the rows of this column alone, and not for others that it is to be as.
     fn forget(&mut self) {
         self.zones.clear();
-        (self.scattered, self.sample, self.codes) = (None, None, None);
+        (self.spread, self.sample, self.codes) = (Spread::default(), None, None);
         (self.is_unique, self.order, self.spacing) = (false, None, None);
     }
 
