@@ -246,7 +246,7 @@ axis!(
 
 numbers!(
     /// How full a hash table may be: `operator/aggregate/keys/input`, `table/probing`.
-    SlotFill, "slot_fill", Plan, Paper,
+    SlotFill, "slot_fill", Plan, Knob,
     "percent of a hash table's slots that may be taken; of groups' also: half, and a table that is never smaller than the last cache",
     [25 = "25", 50 = "50", 75 = "75", 83 = "83", 0 = "cache"]
 );

@@ -420,7 +420,8 @@ mod tests {
             assert!(["rule", "paper", "knob"].contains(&axis.status.to_string().as_str()), "{}", axis.name);
         }
         let knobs = axes::ALL.iter().filter(|axis| axis.status == Status::Knob);
-        let is_number = |value: &&str| value.parse::<u64>().is_ok();
+        // So much as fills the cache is a number too.
+        let is_number = |value: &&str| value.parse::<u64>().is_ok() || *value == "cache";
         let is_switch = |values: &[&str]| values.len() == 2;
         for axis in knobs {
             assert!(is_switch(axis.values) || axis.values.iter().all(is_number), "{}", axis.name);
