@@ -23,11 +23,9 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
-use crate::node::Node;
-
 /// The rows of a node, kept from when they are first asked for as a whole.
 pub(crate) struct Received {
-    input: Node,
+    input: Arc<dyn ExecutionPlan>,
     rows: OnceCell<Result<Kept, Arc<DataFusionError>>>,
 }
 

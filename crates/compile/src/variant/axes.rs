@@ -78,12 +78,12 @@ axis!(
     {
         /// Each thread's own table, in its block's memory.
         Thread = "thread",
-        /// Each thread's own table, in the device's memory.
-        ThreadGlobal = "thread_global",
         /// The table of a block, or of a CPU's worker.
         Block = "block",
         /// The device's table.
         Global = "global",
+        /// Each thread's own table, in the device's memory.
+        ThreadGlobal = "thread_global",
     }
 );
 

@@ -11,8 +11,8 @@ use kelpie_device::CancelToken;
 use super::integers::IntegerChunk;
 use super::read::{self, Kind, PartitionColumn, Values, Wanted};
 use super::resident::ResidentColumn;
-use super::store::{dictionary_storage, entries_worth_it, text_storage};
-use super::text::Interner;
+use super::store::{dictionary_storage, text_storage};
+use super::text::{Interner, entries_worth_it};
 use super::width::Width;
 use crate::source::{Expected, TableSource};
 

@@ -19,7 +19,7 @@ use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
 use super::resident::{ColumnCodes, ResidentColumn};
 use super::sample::{Sample, of_text};
 use super::spread::{self, Spread, Zone};
-use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
+use super::text::{Interner, TextChunk, TextPartition};
 use super::width::Width;
 use super::{order, spacing, text};
 use crate::error::EngineError;
@@ -199,7 +199,7 @@ fn plan_integers(
 
 fn plan_text(wanted: &Wanted, partitions: Vec<TextPartition>, rows: usize) -> Result<Planned, EngineError> {
     // A column without rows has only codes too.
-    let merged = if wanted.is_raw_text() { None } else { merge(&partitions, rows) };
+    let merged = if wanted.is_raw_text() { None } else { text::merge(&partitions, rows) };
     if let Some((entries, remaps)) = merged {
         let storage = dictionary_storage(entries.len());
         let code = if let Storage::Dictionary { code, .. } = storage { code } else { Scalar::U16 };
@@ -280,49 +280,6 @@ pub(super) fn text_storage(bytes: u64) -> Storage {
     // Kernels count places from an aligned address, which is less than a word before the first text.
     const MOST: u64 = u32::MAX as u64 - 8;
     Storage::Text { offset: if bytes <= MOST { Scalar::U32 } else { Scalar::U64 } }
-}
-
-/// The most entries of a dictionary for so many rows.
-pub(super) fn entries_worth_it(rows: usize) -> usize {
-    (rows / 2).clamp(1, MAX_ENTRIES)
-}
-
-/// One dictionary of all partitions, in the order of the entries' bytes, and each partition's codes there; `None` where a
-/// partition has none, or there would be too many entries to be worth it.
-fn merge(partitions: &[TextPartition], rows: usize) -> Option<(Interner, Vec<Arc<[u16]>>)> {
-    let all_codes = |p: &TextPartition| p.chunks.iter().all(|chunk| matches!(chunk, TextChunk::Codes(_)));
-    if !partitions.iter().all(all_codes) {
-        return None;
-    }
-    let mut merged = Interner::new(entries_worth_it(rows));
-    let mut remaps = Vec::new();
-    for TextPartition { entries, .. } in partitions {
-        let codes = (0..entries.len()).map(|code| merged.intern(entries.entry(code)));
-        remaps.push(codes.collect::<Option<Vec<u16>>>()?);
-    }
-    if merged.len() == 0 {
-        merged.intern(b"");
-    }
-    let (sorted, ranks) = in_order(&merged)?;
-    let ranked = |codes: Vec<u16>| codes.into_iter().map(|code| ranks[usize::from(code)]).collect();
-    Some((sorted, remaps.into_iter().map(ranked).collect()))
-}
-
-/// The same entries in the order of their bytes, and the new code of each.
-fn in_order(entries: &Interner) -> Option<(Interner, Vec<u16>)> {
-    let head = |entry: &[u8]| {
-        let mut head = [0; 8];
-        head.iter_mut().zip(entry).for_each(|(byte, of_entry)| *byte = *of_entry);
-        u64::from_be_bytes(head)
-    };
-    let mut order: Vec<(u64, usize)> =
-        (0..entries.len()).map(|code| (head(entries.entry(code)), code)).collect();
-    order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| entries.entry(a.1).cmp(entries.entry(b.1))));
-    let (mut sorted, mut ranks) = (Interner::new(entries.len()), vec![0; entries.len()]);
-    for (_, code) in order {
-        ranks[code] = sorted.intern(entries.entry(code))?;
-    }
-    Some((sorted, ranks))
 }
 
 impl Planned {

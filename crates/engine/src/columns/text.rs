@@ -461,6 +461,49 @@ fn dictionary_texts<K: ArrowDictionaryKeyType>(
     })
 }
 
+/// The most entries of a dictionary for so many rows.
+pub(super) fn entries_worth_it(rows: usize) -> usize {
+    (rows / 2).clamp(1, MAX_ENTRIES)
+}
+
+/// One dictionary of all partitions, in the order of the entries' bytes, and each partition's codes there; `None` where a
+/// partition has none, or there would be too many entries to be worth it.
+pub(super) fn merge(partitions: &[TextPartition], rows: usize) -> Option<(Interner, Vec<Arc<[u16]>>)> {
+    let all_codes = |p: &TextPartition| p.chunks.iter().all(|chunk| matches!(chunk, TextChunk::Codes(_)));
+    if !partitions.iter().all(all_codes) {
+        return None;
+    }
+    let mut merged = Interner::new(entries_worth_it(rows));
+    let mut remaps = Vec::new();
+    for TextPartition { entries, .. } in partitions {
+        let codes = (0..entries.len()).map(|code| merged.intern(entries.entry(code)));
+        remaps.push(codes.collect::<Option<Vec<u16>>>()?);
+    }
+    if merged.len() == 0 {
+        merged.intern(b"");
+    }
+    let (sorted, ranks) = in_order(&merged)?;
+    let ranked = |codes: Vec<u16>| codes.into_iter().map(|code| ranks[usize::from(code)]).collect();
+    Some((sorted, remaps.into_iter().map(ranked).collect()))
+}
+
+/// The same entries in the order of their bytes, and the new code of each.
+fn in_order(entries: &Interner) -> Option<(Interner, Vec<u16>)> {
+    let head = |entry: &[u8]| {
+        let mut head = [0; 8];
+        head.iter_mut().zip(entry).for_each(|(byte, of_entry)| *byte = *of_entry);
+        u64::from_be_bytes(head)
+    };
+    let mut order: Vec<(u64, usize)> =
+        (0..entries.len()).map(|code| (head(entries.entry(code)), code)).collect();
+    order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| entries.entry(a.1).cmp(entries.entry(b.1))));
+    let (mut sorted, mut ranks) = (Interner::new(entries.len()), vec![0; entries.len()]);
+    for (_, code) in order {
+        ranks[code] = sorted.intern(entries.entry(code))?;
+    }
+    Some((sorted, ranks))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
