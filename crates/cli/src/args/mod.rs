@@ -96,7 +96,7 @@ pub struct SessionArguments {
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     #[command(flatten)]
-    pub cluster: ClusterArguments,
+    pub cluster: Box<ClusterArguments>,
     #[command(flatten)]
     pub settings: SettingArguments,
 }
