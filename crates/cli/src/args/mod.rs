@@ -316,6 +316,7 @@ impl SettingArguments {
     }
 
     /// A session with these settings.
+    #[cfg(feature = "workloads")]
     pub fn session(&self) -> anyhow::Result<KelpieSession> {
         Ok(KelpieSession::new(self.options())?)
     }
