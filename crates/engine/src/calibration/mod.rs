@@ -187,6 +187,12 @@ impl Engine {
         [FOLDER, LEARNED, KERNELS].into_iter().find_map(|kind| DiskCache::of_user(kind).problem())
     }
 
+    /// Writes what engines of this process have learned and not written yet. An engine does so when it is dropped; a process that ends
+    /// while threads still have one asks for it here.
+    pub fn write_learned() {
+        Learned::write_all();
+    }
+
     /// The user's compiled kernels of GPUs.
     pub fn kernel_cache() -> DiskCache {
         DiskCache::of_user(KERNELS)

@@ -9,7 +9,7 @@
 //! left is written when the engine ends. Each write reads the file once more and keeps what other processes have put there; of two
 //! that write at the same moment one may lose what it has learned, and nothing else.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,15 @@ const VERSION: u32 = 4;
 
 /// How long what was learned waits for more to be written with it.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is shared with the threads that write, of all stores of the process.
+static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+/// Writes what is due in any store: a process that ends does not wait for threads that have an engine still.
+pub(super) fn write_all() {
+    let open: Vec<Weak<Shared>> = OPEN.lock().clone();
+    open.iter().filter_map(Weak::upgrade).for_each(|shared| shared.write());
+}
 
 /// Records in memory, and a file.
 #[derive(Debug)]
@@ -42,6 +51,8 @@ struct Shared {
     was_read: OnceLock<()>,
     state: Mutex<State>,
     ends: Condvar,
+    /// Held by who writes: the end of a process waits for it.
+    writing: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +68,10 @@ impl DiskStore {
     pub fn new(folder: DiskCache) -> DiskStore {
         let (memory, was_read) = (MemoryStore::default(), OnceLock::new());
         let (state, ends) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { folder, memory, was_read, state, ends });
+        let shared = Arc::new(Shared { folder, memory, was_read, state, ends, writing: Mutex::default() });
+        let mut open = OPEN.lock();
+        open.retain(|known| known.strong_count() > 0);
+        open.push(Arc::downgrade(&shared));
         DiskStore { shared, writer: Mutex::new(None) }
     }
 
@@ -126,6 +140,7 @@ impl Shared {
 
     /// Writes what is due.
     fn write(&self) {
+        let _writing = self.writing.lock();
         if !std::mem::take(&mut self.state.lock().is_due) {
             return;
         }

@@ -127,6 +127,11 @@ impl Learned {
         Learned(Box::new(DiskStore::new(folder)))
     }
 
+    /// Writes what engines of this process have learned and that is not on disk yet.
+    pub fn write_all() {
+        disk::write_all();
+    }
+
     /// The joins of a stage over such data whose build side has a key twice, as far as they are known.
     pub fn duplicates(&self, data: Fingerprint) -> BTreeSet<usize> {
         match self.0.get(Kind::Duplicates, data) {
