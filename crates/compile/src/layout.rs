@@ -23,7 +23,7 @@ pub struct ColumnFacts {
     pub layout: ColumnLayout,
     /// Where it has many values, equal ones far from each other.
     pub scattered: Option<Scattered>,
-    /// Some values are frequent, and equal ones far from each other: each of them has more than a thousandth of the rows, by a sample.
+    /// Values that have more than a thousandth of the rows each have together a sixty-fourth of them or more, by a sample.
     pub has_frequent: bool,
     /// Rows that follow each other have values that are near each other.
     pub is_clustered: bool,
@@ -140,7 +140,7 @@ pub struct ColumnInfo {
     pub dictionary: Option<(usize, usize, u32)>,
     /// Where it has many values, equal ones far from each other.
     pub scattered: Option<Scattered>,
-    /// Some values are frequent, and equal ones far from each other, as in [`ColumnFacts`].
+    /// Frequent values have a good share of the rows, as in [`ColumnFacts`].
     pub has_frequent: bool,
     /// Rows that follow each other have values that are near each other, as in a column that is sorted, or nearly.
     pub is_clustered: bool,

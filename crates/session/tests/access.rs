@@ -65,9 +65,11 @@ async fn queries_name_the_files_that_were_given() {
         assert_eq!(session.sql(&sql).await.unwrap().rows(), 1, "{sql}");
     }
     for path in ["../b.csv", ".?/b.csv", ".{.,x}/b.csv", "{../b,a}.csv", "../not_there.csv", ".."] {
-        for sql in
-            [format!("SELECT * FROM '{own}/{path}'"), format!("SELECT * FROM read_csv('{own}/{path}')")]
-        {
+        for sql in [
+            format!("SELECT * FROM '{own}/{path}'"),
+            format!("SELECT * FROM read_csv('{own}/{path}')"),
+            format!("PIVOT '{own}/{path}' ON x"),
+        ] {
             is_refused(session.sql(&sql).await, "only the files that it was given");
         }
     }

@@ -32,7 +32,7 @@ pub struct ResidentColumn {
     pub zones: Vec<Zone>,
     /// Where there are many values, equal ones far from each other.
     pub scattered: Option<Scattered>,
-    /// Some values are frequent, and equal ones far from each other.
+    /// Frequent values have a good share of the rows.
     pub has_frequent: bool,
     /// Values of some rows, where there are many rows.
     pub sample: Option<Arc<Sample>>,

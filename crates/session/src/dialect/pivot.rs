@@ -27,6 +27,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::macros::name_of;
 use super::words::has;
+use crate::access::Access;
 use crate::corrections::with_needed;
 use crate::syntax::{Flow, Walk, call, plain_query, quoted, select_all, visit};
 
@@ -400,6 +401,8 @@ async fn values_of(query: Query, state: &SessionState) -> Result<Vec<SqlExpr>> {
         .sort([column.sort(true, false)])?
         .limit(0, Some(MOST_COLUMNS + 1))?
         .build()?;
+    // It runs before the statement that it is of is looked at.
+    Access::of(state).check_plan(&plan)?;
     let plan = state.create_physical_plan(&plan).await?;
     let batches = collect(plan, Arc::new(TaskContext::from(state))).await?;
     let mut values = Vec::new();

@@ -13,7 +13,8 @@ use crate::syntax::{Flow, Walk, normal, quoted, visit, visit_own};
 /// Bytes of a statement with what its names stand for, at most: each may double it.
 const MOST_BYTES: usize = 1 << 18;
 
-/// Writes what a name stands for wherever a list of SELECT has given it before. Whether anything was written.
+/// Writes what a name stands for wherever a list of SELECT has given it before. Whether anything was written, and the
+/// statement is not too long for it.
 pub(super) fn write_out(statement: &mut Statement, name: &str, state: &SessionState) -> bool {
     let mut walk = Names { name, state, has_written: false };
     let _ = visit(statement, &mut walk);

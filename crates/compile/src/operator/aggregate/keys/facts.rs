@@ -29,7 +29,7 @@ pub(crate) struct KeyFacts {
     pub widest: u64,
     /// Values that a column has about, where its sample shows many: there are as many groups at least.
     pub sampled: Option<u64>,
-    /// There is one key, and some of its values have each more than a thousandth of the rows.
+    /// There is one key, and frequent values have a good share of its rows.
     pub have_frequent: bool,
 }
 
