@@ -40,7 +40,7 @@ fn rows_that_meet_millions_end_with_their_query() {
     let engine = Engine::new();
     for device in devices() {
         let rows = match device {
-            DeviceChoice::Simt => 3_000,
+            DeviceChoice::Simt => 40_000,
             DeviceChoice::Cpu => 400_000,
             _ => 4_000_000,
         };
