@@ -15,6 +15,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 
 use crate::corrections::exact::{Exact, ExactOp, ExactSum};
 use crate::corrections::nan::OneNan;
+use crate::corrections::zeros::OneZero;
 use crate::node::Node;
 use crate::outer_constants::OuterRowsExec;
 
@@ -22,7 +23,7 @@ use crate::outer_constants::OuterRowsExec;
 pub fn functions() -> Vec<ScalarUDF> {
     let exact =
         [ExactOp::Add, ExactOp::Subtract, ExactOp::Multiply].map(|op| ScalarUDF::from(Exact::new(op)));
-    exact.into_iter().chain([ScalarUDF::from(OneNan::new())]).collect()
+    exact.into_iter().chain([ScalarUDF::from(OneNan::new()), ScalarUDF::from(OneZero::new())]).collect()
 }
 
 /// The aggregates that corrections put into plans, by the names under which they are sent.

@@ -61,7 +61,9 @@ fn batch(rows: usize) -> RecordBatch {
 
 fn sessions(settings: &[(&str, &str)], rows: usize) -> (SessionContext, KelpieSession) {
     let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    let mut options = SessionOptions::default().with("kelpie.fallback", "allow");
+    // DataFusion's order of the two zeros, which are one value in SQL, is what is compared with.
+    let options = SessionOptions::default().with("kelpie.fallback", "allow");
+    let mut options = options.with("kelpie.corrections", "false");
     for (name, value) in settings {
         options = options.with(*name, *value);
     }

@@ -6,6 +6,7 @@ mod distinct_counts;
 pub(crate) mod exact;
 pub(crate) mod nan;
 mod regexes;
+pub(crate) mod zeros;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -34,6 +35,7 @@ impl AnalyzerRule for CorrectionsRule {
         let mend = |plan| {
             regexes::corrected(plan)?
                 .transform_data(nan::rule::corrected)?
+                .transform_data(zeros::corrected)?
                 .transform_data(decimals::corrected)?
                 .transform_data(exact::corrected)
         };

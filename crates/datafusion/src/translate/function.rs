@@ -20,6 +20,7 @@ use super::expr::{ExprTranslator, align, is_zoned};
 use crate::any_year::AnyYear;
 use crate::corrections::exact::{Exact, ExactOp};
 use crate::corrections::nan::OneNan;
+use crate::corrections::zeros::OneZero;
 use crate::types;
 
 /// The function that an implementation is, if it is one of DataFusion's own: a session may have another one of the same
@@ -71,6 +72,18 @@ fn simple(implementation: &dyn ScalarUDFImpl) -> Option<Function> {
     None
 }
 
+/// The zero without a sign: -0.0 + 0.0 is 0.0, and every other value stays what it is.
+fn one_zero(translator: &mut ExprTranslator<'_>, call: &ScalarFunctionExpr) -> Option<ExprKind> {
+    let operands = translator.exprs(call.args())?;
+    match <[Expr; 1]>::try_from(operands) {
+        Ok([value]) if value.data_type.is_float() => {
+            let zero = Expr::literal(Literal::Float(0.0), value.data_type.clone());
+            Some(ExprKind::Arithmetic(ArithmeticOp::Add, Box::new(value), Box::new(zero)))
+        }
+        _ => translator.refuse(call, "one float is expected"),
+    }
+}
+
 /// A call, or a reason why it is not compiled.
 pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctionExpr) -> Option<ExprKind> {
     // Kernels give what DataFusion's function gives, and leave the rest to the other.
@@ -88,6 +101,9 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
             Ok([left, right]) => Some(ExprKind::Arithmetic(op, Box::new(left), Box::new(right))),
             Err(_) => translator.refuse(call, "two operands are expected"),
         };
+    }
+    if implementation.is::<OneZero>() {
+        return one_zero(translator, call);
     }
     if let Some(function) = simple(implementation) {
         return simple_call(translator, call, function);

@@ -64,7 +64,7 @@ impl ScalarUDFImpl for OneNan {
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match arguments.args.as_slice() {
-            [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(canonical(array)?)),
+            [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(made_one(array, Alike::Nans)?)),
             [ColumnarValue::Scalar(value)] => {
                 Ok(ColumnarValue::Scalar(canonical_scalar(value).unwrap_or_else(|| value.clone())))
             }
@@ -113,20 +113,31 @@ pub(crate) fn any_floats(schema: &SchemaRef) -> bool {
     schema.fields().iter().any(|field| has_floats(field.data_type()))
 }
 
+/// Which values of floats are made one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Alike {
+    /// NaNs: the one without sign and payload.
+    Nans,
+    /// The two zeros: the one without sign.
+    Zeros,
+}
+
 /// A batch with the one NaN in place of all others; the same arrays where there are none.
 pub(crate) fn canonical_batch(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
     if !any_floats(batch.schema_ref()) {
         return Ok(batch);
     }
-    let columns = batch.columns().iter().map(canonical).collect::<Result<Vec<_>, _>>()?;
+    let columns = batch.columns().iter().map(|column| made_one(column, Alike::Nans));
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
     let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(batch.schema(), columns, &rows)
 }
 
-/// An array with the one NaN in place of all others.
-fn canonical(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    match array.data_type() {
-        DataType::Float16 => Ok(floats::<Float16Type>(
+/// An array with one value in place of all those that are alike; the same array where there are no others.
+pub(super) fn made_one(array: &ArrayRef, alike: Alike) -> Result<ArrayRef, ArrowError> {
+    let is_zero_with_sign = |bits: u64, width: u32| bits == 1 << (width - 1);
+    match (array.data_type(), alike) {
+        (DataType::Float16, Alike::Nans) => Ok(floats::<Float16Type>(
             array,
             |v| {
                 let magnitude = v.to_bits() & 0x7fff;
@@ -134,7 +145,7 @@ fn canonical(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
             },
             f16::NAN,
         )),
-        DataType::Float32 => Ok(floats::<Float32Type>(
+        (DataType::Float32, Alike::Nans) => Ok(floats::<Float32Type>(
             array,
             |v| {
                 let magnitude = v.to_bits() & 0x7fff_ffff;
@@ -142,7 +153,7 @@ fn canonical(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
             },
             f32::NAN,
         )),
-        DataType::Float64 => Ok(floats::<Float64Type>(
+        (DataType::Float64, Alike::Nans) => Ok(floats::<Float64Type>(
             array,
             |v| {
                 let magnitude = v.to_bits() & 0x7fff_ffff_ffff_ffff;
@@ -150,7 +161,16 @@ fn canonical(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
             },
             f64::NAN,
         )),
-        nested if has_floats(nested) => Ok(make_array(within(array.to_data())?)),
+        (DataType::Float16, Alike::Zeros) => {
+            Ok(floats::<Float16Type>(array, |v| is_zero_with_sign(v.to_bits().into(), 16), f16::ZERO))
+        }
+        (DataType::Float32, Alike::Zeros) => {
+            Ok(floats::<Float32Type>(array, |v| is_zero_with_sign(v.to_bits().into(), 32), 0.0))
+        }
+        (DataType::Float64, Alike::Zeros) => {
+            Ok(floats::<Float64Type>(array, |v| is_zero_with_sign(v.to_bits(), 64), 0.0))
+        }
+        (nested, _) if has_floats(nested) => Ok(make_array(within(array.to_data(), alike)?)),
         _ => Ok(Arc::clone(array)),
     }
 }
@@ -158,21 +178,21 @@ fn canonical(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
 fn floats<T: ArrowPrimitiveType>(
     array: &ArrayRef,
     is_other: impl Fn(&T::Native) -> bool,
-    nan: T::Native,
+    one: T::Native,
 ) -> ArrayRef {
     let Some(values) = array.as_primitive_opt::<T>() else { return Arc::clone(array) };
     let any = |run: &[T::Native]| run.iter().fold(false, |any, value| any | is_other(value));
     if !values.values().chunks(RUN).any(any) {
         return Arc::clone(array);
     }
-    let made: PrimitiveArray<T> = values.unary(|value| if is_other(&value) { nan } else { value });
+    let made: PrimitiveArray<T> = values.unary(|value| if is_other(&value) { one } else { value });
     Arc::new(made)
 }
 
 /// Nested arrays: their parts, whatever they are.
-fn within(data: ArrayData) -> Result<ArrayData, ArrowError> {
+fn within(data: ArrayData, alike: Alike) -> Result<ArrayData, ArrowError> {
     let parts = data.child_data().iter().map(|part| match has_floats(part.data_type()) {
-        true => canonical(&make_array(part.clone())).map(|array| array.to_data()),
+        true => made_one(&make_array(part.clone()), alike).map(|array| array.to_data()),
         false => Ok(part.clone()),
     });
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
@@ -198,7 +218,7 @@ mod tests {
         let others = [0.0, -0.0, 1.5, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE, -5e-324];
         let values = NANS.iter().chain(&others).copied().map(Some).chain([None]);
         let array: ArrayRef = Arc::new(Float64Array::from_iter(values));
-        let made = bits(&canonical(&array).expect("made"));
+        let made = bits(&made_one(&array, Alike::Nans).expect("made"));
         assert_eq!(made[..4], [Some(f64::NAN.to_bits()); 4]);
         assert_eq!(made[4..11], others.map(|value| Some(value.to_bits())));
         assert_eq!(made[11], None);
@@ -208,9 +228,9 @@ mod tests {
     fn an_array_without_others_is_not_copied() {
         let array: ArrayRef =
             Arc::new(Float64Array::from_iter_values((0..5000).map(f64::from).chain([f64::NAN])));
-        assert!(Arc::ptr_eq(&array, &canonical(&array).expect("the same")));
+        assert!(Arc::ptr_eq(&array, &made_one(&array, Alike::Nans).expect("the same")));
         let narrow: ArrayRef = Arc::new(Float32Array::from(vec![f32::NAN, -f32::NAN]));
-        let narrow = canonical(&narrow).expect("made");
+        let narrow = made_one(&narrow, Alike::Nans).expect("made");
         let narrow = narrow.as_primitive::<Float32Type>();
         assert!(narrow.values().iter().all(|value| value.to_bits() == f32::NAN.to_bits()));
     }
@@ -224,7 +244,7 @@ mod tests {
         let keys = datafusion::arrow::array::Int8Array::from(vec![0, 3, 1]);
         let coded = DictionaryArray::<Int8Type>::new(keys, Arc::clone(&floats));
         let part = |array: ArrayRef| -> ArrayRef {
-            let made = canonical(&array).expect("made");
+            let made = made_one(&array, Alike::Nans).expect("made");
             make_array(made.to_data().child_data()[0].clone())
         };
         for array in [Arc::new(fields) as ArrayRef, Arc::new(lists), Arc::new(coded)] {

@@ -15,6 +15,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Proje
 
 use super::{OneNan, canonical_scalar};
 use crate::corrections::map_expressions;
+use crate::corrections::zeros::OneZero;
 
 /// Puts [`OneNan`] around what may make another NaN, where somebody could tell: not within arithmetic, nor below sums.
 pub(in crate::corrections) fn corrected(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -121,6 +122,7 @@ fn one_nan(expr: Expr) -> Expr {
 fn hands_on(call: &ScalarFunction) -> bool {
     let implementation = call.func.inner().as_ref();
     implementation.is::<OneNan>()
+        || implementation.is::<OneZero>()
         || implementation.is::<core::coalesce::CoalesceFunc>()
         || implementation.is::<core::nullif::NullIfFunc>()
         || implementation.is::<core::greatest::GreatestFunc>()
