@@ -5,6 +5,7 @@
 //! there and back, by the clocks of their zone. Bins are computed here, from origins of any unit.
 
 mod bins;
+mod years;
 
 use std::sync::Arc;
 
@@ -94,6 +95,9 @@ impl AnyYear {
         // The hours of a zone's summer are not those of 400 years ago.
         if let Some(zone) = zone.as_deref().filter(|zone| !["UTC", "Etc/UTC", "Z", "+00:00"].contains(zone)) {
             return self.of_local_times(args, times, (*unit, zone));
+        }
+        if let Some(years) = years::years_of(args) {
+            return Ok(Some(ColumnarValue::Array(years::truncated(times, *unit, years)?)));
         }
         let ticks = ticks_of_second(*unit);
         let (period, first) = (PERIOD_SECONDS * ticks, FIRST_SECOND * ticks);
@@ -295,7 +299,8 @@ impl ScalarUDFImpl for AnyYear {
             }
             Does::Truncates => {
                 let result = self.inner.invoke_with_args(args.clone());
-                let coarse = |times: &&ColumnarValue| matches!(times.data_type(), DataType::Timestamp(unit, _) if unit != TimeUnit::Nanosecond);
+                let of_years = years::years_of(&args).is_some();
+                let coarse = |times: &&ColumnarValue| matches!(times.data_type(), DataType::Timestamp(unit, _) if of_years || unit != TimeUnit::Nanosecond);
                 let Some(times) = args.args.get(1).filter(coarse).filter(|_| corrects && result.is_err())
                 else {
                     return result;

@@ -11,6 +11,7 @@ mod operands;
 mod parts;
 mod results;
 mod series;
+mod written;
 mod zones;
 
 use std::cell::Cell;
@@ -36,6 +37,7 @@ use self::operands::{
     beyond_nanoseconds, bring_together, exact_comparison, is_date, is_of_nanoseconds, is_text_of_row,
 };
 pub(crate) use self::series::SERIES;
+use self::written::{completed_expr, may_read};
 
 /// Adds the rule to a session, before the one that brings types together, and functions of times that know all years.
 pub(crate) fn add_times(builder: &mut SessionStateBuilder) {
@@ -87,11 +89,13 @@ fn mended(plan: LogicalPlan, changed: &Cell<bool>) -> Result<Transformed<Logical
     }
     let names = NamePreserver::new(&plan);
     let rewritten = plan.map_expressions(|expr| {
-        if !expr.exists(|expr| Ok(has_times(expr, &schema)))? {
+        if !expr.exists(|expr| Ok(has_times(expr, &schema) || may_read(expr)))? {
             return Ok(Transformed::no(expr));
         }
         let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| mended_expr(expr, &schema))?;
+        let rewritten = expr.transform_up(|expr| {
+            completed_expr(expr, &schema)?.transform_data(|expr| mended_expr(expr, &schema))
+        })?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
     })?;
     let rewritten = rewritten.transform_data(|plan| match plan {
