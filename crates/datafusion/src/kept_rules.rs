@@ -7,6 +7,9 @@
 //!
 //! `aggregate_statistics` answers an aggregate of all rows by statistics. It looks for the partial one below the final one, and where that
 //! one has a FILTER it goes on to the next aggregate further down: `count(*) FILTER (…)` of `SELECT count(*)` is then the count below.
+//!
+//! `SanityCheckPlan` refuses plans that its own rules have made: a sort by columns that are constant by a filter below is left out, and then
+//! rows are brought into partitions, after which nobody knows that they are constant. Such a plan gets the sort that is missing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,6 +19,7 @@ use datafusion::common::tree_node::TreeNode;
 use datafusion::error::Result;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
@@ -36,10 +40,13 @@ const DYNAMIC_FILTERS: &str = "FilterPushdown(Post)";
 /// The rule that answers aggregates by statistics.
 const STATISTICS: &str = "aggregate_statistics";
 
+/// The rule that checks whether every node gets its rows as it needs them.
+const CHECK: &str = "SanityCheckPlan";
+
 /// Keeps these rules of a session from such plans.
 pub fn keep_from_physical_rules(rules: &mut [Rule]) {
-    for rule in rules.iter_mut().filter(|rule| [FILTERS, DYNAMIC_FILTERS, STATISTICS].contains(&rule.name()))
-    {
+    let kept = [FILTERS, DYNAMIC_FILTERS, STATISTICS, CHECK];
+    for rule in rules.iter_mut().filter(|rule| kept.contains(&rule.name())) {
         *rule = Arc::new(Kept(Arc::clone(rule)));
     }
 }
@@ -55,6 +62,12 @@ impl std::fmt::Debug for Kept {
 
 impl PhysicalOptimizerRule for Kept {
     fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
+        if self.name() == CHECK && KelpieOptions::of(config).corrections {
+            return self.0.optimize(Arc::clone(&plan), config).or_else(|refused| {
+                let mended = EnsureRequirements::new().optimize(plan, config)?;
+                self.0.optimize(mended, config).map_err(|_| refused)
+            });
+        }
         let is_kept = || -> Result<bool> {
             match self.name() {
                 STATISTICS => Ok(counts_below(&plan, false)),
