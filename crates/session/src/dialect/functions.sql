@@ -69,6 +69,8 @@ CREATE MACRO "date_diff microsecond"(a, b) AS
 
 -- Texts.
 CREATE MACRO strlen(s) AS octet_length(s);
+CREATE MACRO unicode(s) AS ascii(s);
+CREATE MACRO ord(s) AS ascii(s);
 CREATE MACRO lcase(s) AS lower(s);
 CREATE MACRO ucase(s) AS upper(s);
 CREATE MACRO prefix(s, t) AS starts_with(s, t);
@@ -123,6 +125,24 @@ CREATE MACRO kahan_sum(x) AS sum(x);
 CREATE MACRO sumkahan(x) AS sum(x);
 CREATE MACRO geomean(x) AS exp(avg(ln(x)));
 CREATE MACRO geometric_mean(x) AS exp(avg(ln(x)));
+CREATE MACRO skewness(x) AS
+    CASE WHEN count(x) > 2 THEN
+        sqrt(CAST(count(x) AS DOUBLE) * (count(x) - 1)) / (count(x) - 2)
+        * (sum(power(CAST(x AS DOUBLE), 3)) / count(x)
+           - 3 * sum(power(CAST(x AS DOUBLE), 2)) / count(x) * avg(CAST(x AS DOUBLE)) + 2 * power(avg(CAST(x AS DOUBLE)), 3))
+        / power(var_pop(CAST(x AS DOUBLE)), 1.5) END;
+CREATE MACRO kurtosis_pop(x) AS
+    CASE WHEN count(x) > 1 THEN
+        (sum(power(CAST(x AS DOUBLE), 4)) / count(x) - 4 * sum(power(CAST(x AS DOUBLE), 3)) / count(x) * avg(CAST(x AS DOUBLE))
+         + 6 * sum(power(CAST(x AS DOUBLE), 2)) / count(x) * power(avg(CAST(x AS DOUBLE)), 2) - 3 * power(avg(CAST(x AS DOUBLE)), 4))
+        / power(var_pop(CAST(x AS DOUBLE)), 2) - 3 END;
+CREATE MACRO kurtosis(x) AS
+    CASE WHEN count(x) > 3 THEN
+        (CAST(count(x) AS DOUBLE) - 1) / ((CAST(count(x) AS DOUBLE) - 2) * (count(x) - 3))
+        * ((count(x) + 1)
+           * (sum(power(CAST(x AS DOUBLE), 4)) / count(x) - 4 * sum(power(CAST(x AS DOUBLE), 3)) / count(x) * avg(CAST(x AS DOUBLE))
+              + 6 * sum(power(CAST(x AS DOUBLE), 2)) / count(x) * power(avg(CAST(x AS DOUBLE)), 2) - 3 * power(avg(CAST(x AS DOUBLE)), 4))
+           / power(var_pop(CAST(x AS DOUBLE)), 2) - 3 * (count(x) - 1)) END;
 CREATE MACRO string_agg(s) AS string_agg(s, ',');
 CREATE MACRO group_concat(s) AS string_agg(s, ',');
 CREATE MACRO group_concat(s, t) AS string_agg(s, t);

@@ -72,7 +72,7 @@ pub(crate) fn has_dynamic_columns(sql: &str) -> bool {
 
 /// Writes a syntax tree as one that DataFusion plans.
 pub(crate) fn rewrite(statement: &mut Statement, written: &Written<'_>, state: &SessionState) -> Result<()> {
-    let has_operators = written.has_powers || written.sql.contains("//");
+    let has_operators = written.has_powers || written.sql.contains("//") || written.sql.contains("^@");
     let operators = has_operators.then_some(rewrite::Operators { has_powers: written.has_powers });
     rewrite::rewrite(statement, operators, state)
 }

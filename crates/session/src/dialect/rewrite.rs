@@ -82,6 +82,9 @@ impl Walk for Operators {
         match expr {
             // Of whole numbers DataFusion's quotient is one, and of others DuckDB's is none.
             Expr::BinaryOp { op: op @ BinaryOperator::DuckIntegerDivide, .. } => *op = BinaryOperator::Divide,
+            Expr::BinaryOp { left, op: BinaryOperator::PGStartsWith, right } => {
+                *expr = call("starts_with", vec![taken(left), taken(right)]);
+            }
             Expr::AtTimeZone { timestamp: base, time_zone: exponent } if self.has_powers => {
                 *expr = call("power", vec![double(taken(base)), double(taken(exponent))]);
             }
