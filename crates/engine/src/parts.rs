@@ -1,8 +1,10 @@
 //! Stages whose state is too large for the device: cut at their pipeline breakers, whose rows go through the host, and each breaker
-//! made in parts. Those of an aggregation, join or window are chosen by a hash of its keys ([`by_keys`]), those of a sort are runs of
+//! made in parts. Those of an aggregation, join or window are chosen by a hash of its keys ([`by_keys`], and [`by_scans`] where few are
+//! enough), those of a sort are runs of
 //! rows that are merged on the host ([`sorted_runs`]).
 
 mod by_keys;
+mod by_scans;
 mod sorted_runs;
 
 use arrow::array::Array;

@@ -27,7 +27,7 @@ use crate::result;
 use crate::source::{CommonFacts, Expected};
 
 /// Bits of the hash that chooses a part: there are no more parts than these tell apart.
-const PART_BITS: u32 = 16;
+pub(super) const PART_BITS: u32 = 16;
 /// Bits by which rows are cut at first, at least.
 const FIRST_BITS: u32 = 2;
 /// Bytes of the batches whose rows of a part become one batch: then no text column of it has more than Arrow's offsets count.
@@ -67,6 +67,9 @@ struct Making<'p> {
 impl Execution<'_> {
     /// Runs a plan for each part of the keys of its inputs.
     pub(super) fn by_keys(&mut self, plan: &Plan, keys: &[&[Expr]]) -> Result<Vec<RecordBatch>, EngineError> {
+        if let Some(rows) = self.by_scans(plan, keys)? {
+            return Ok(rows);
+        }
         let mut inputs = Vec::new();
         for (input, keys) in plan.inputs().into_iter().zip(keys) {
             let input = self.through_host(input)?;

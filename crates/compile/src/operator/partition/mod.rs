@@ -38,6 +38,11 @@ use kelpie_kir::{Scalar, Type};
 
 /// Rows for which there are places at the first launch, at most, where it is not known how many there will be.
 const INITIAL_ROWS: u64 = 16 << 20;
+/// Places at the first launch for each row that is expected. The rows of a part are spread over its share of the places, so that whatever
+/// there is too much of them is memory that is touched for the first time, which costs more than what the rows do.
+const PLACES_OF_EXPECTED: u64 = 4;
+/// Rows below which it does not matter.
+const FEW_ROWS: u64 = 1 << 16;
 /// Places that a CPU's worker takes at a time.
 const CHUNK: u32 = 1 << CHUNK_SHIFT;
 const CHUNK_SHIFT: u32 = 6;
@@ -95,8 +100,18 @@ pub(crate) trait RowParts: fmt::Debug + Send + Sync {
 pub(crate) struct PartSize {
     /// At most.
     pub row_bound: u64,
-    /// There are exactly so many.
+    /// As far as filters can tell.
+    pub expected: u64,
+    /// There are exactly as many as there may be at most.
     pub is_exact: bool,
+}
+
+impl PartSize {
+    /// Rows for which there are places at the first launch.
+    fn initial_rows(self) -> u64 {
+        let expected = self.expected.saturating_mul(PLACES_OF_EXPECTED).max(FEW_ROWS);
+        if self.is_exact { self.row_bound } else { self.row_bound.min(INITIAL_ROWS).min(expected) }
+    }
 }
 
 /// Places for so many rows.
@@ -154,8 +169,7 @@ impl PartStore {
         states: &mut States,
     ) -> Result<PartStore, Unsupported> {
         let wanted = states.counter("wanted_places");
-        let rows = if size.is_exact { size.row_bound } else { size.row_bound.min(INITIAL_ROWS) };
-        let initial = places(rows.saturating_add(spare(parts, shape)));
+        let initial = places(size.initial_rows().saturating_add(spare(parts, shape)));
         let class = states.class(initial, Growth::Counted(wanted));
         let columns = columns.iter().map(|info| StoredColumn::plan(info, class, states));
         let columns = columns.collect::<Result<_, _>>()?;

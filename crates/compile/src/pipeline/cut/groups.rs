@@ -388,7 +388,8 @@ pub(super) fn groups_of(operator: Arc<AggregateOperator>) -> OpenRows {
 
 /// How many rows come into parts.
 fn part_size(rows: &OpenRows) -> PartSize {
-    PartSize { row_bound: rows.bound(), is_exact: !rows.branches.iter().any(Open::is_filtered) }
+    let is_exact = !rows.branches.iter().any(Open::is_filtered);
+    PartSize { row_bound: rows.bound(), expected: rows.expected(), is_exact }
 }
 
 /// The keys and arguments as a projection, then keys and aggregates over its columns.

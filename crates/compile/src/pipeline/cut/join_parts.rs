@@ -169,5 +169,5 @@ impl Cut<'_> {
 
 /// How many rows of a pipeline come into parts.
 fn part_size(open: &Open) -> PartSize {
-    PartSize { row_bound: open.bound, is_exact: !open.is_filtered() }
+    PartSize { row_bound: open.bound, expected: open.expected(), is_exact: !open.is_filtered() }
 }
