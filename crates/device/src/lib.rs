@@ -26,12 +26,13 @@ pub mod simt;
 pub mod testing;
 
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub(crate) use arguments::{check_arguments, kernel_params};
 pub use launch::{Accessed, KernelArgument, LaneActivity, Launch, LaunchReport};
+pub use memory::prefer_huge_pages;
 use parking_lot::Mutex;
 pub use query::{CopyTicket, Download, HostCopy, QueryStream, Settled};
 
@@ -100,8 +101,11 @@ pub struct CancelToken(Arc<Cancellation>);
 #[derive(Default)]
 struct Cancellation {
     cancelled: AtomicBool,
-    /// Time of workers, in nanoseconds.
+    /// Time of workers, in nanoseconds: what it has had, and what it is known to need in all, 0 where that is not known.
     worker_ns: AtomicU64,
+    needs_ns: AtomicU64,
+    /// When the workers got its first launch, by their clock.
+    arrival: OnceLock<Duration>,
     /// Stop what runs at the moment.
     watchers: Mutex<Vec<Watcher>>,
 }
@@ -135,8 +139,22 @@ impl CancelToken {
     }
 
     /// Time that workers of a CPU have spent on the query's launches, of all of them together.
-    pub(crate) fn worker_time(&self) -> Duration {
+    pub fn worker_time(&self) -> Duration {
         Duration::from_nanos(self.0.worker_ns.load(Ordering::Relaxed))
+    }
+
+    /// Tells what the query took of workers when it ran before: those that take less go first.
+    pub fn expect_worker_time(&self, time: Duration) {
+        self.0.needs_ns.store(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn expected_worker_time(&self) -> Duration {
+        Duration::from_nanos(self.0.needs_ns.load(Ordering::Relaxed))
+    }
+
+    /// When the workers got the query's first launch, which is now where there was none.
+    pub(crate) fn arrival(&self, now: Duration) -> Duration {
+        *self.0.arrival.get_or_init(|| now)
     }
 
     pub(crate) fn add_worker_time(&self, time: Duration) {

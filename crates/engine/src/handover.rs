@@ -17,6 +17,7 @@ use crate::options::{DeviceChoice, MacroModel, Query, QueryOptions, Transfer, Tu
 use crate::profile::Profile;
 use crate::query::Engine;
 use crate::stage;
+use crate::worker_times::form;
 
 /// Queries that are remembered; others are the GPU's from the first run on.
 const MOST_QUERIES: usize = 4096;
@@ -116,11 +117,4 @@ fn may_hand_over(options: &QueryOptions) -> bool {
         && options.memory_limit.is_none()
         && !options.meter;
     options.handover && asks && is_usual
-}
-
-/// What has the same code on a device: a plan but for its constants, over the same data.
-fn form(query: &Query) -> Option<Fingerprint> {
-    let identities = query.sources.iter().map(|source| source.identity());
-    let identities = identities.collect::<Option<Vec<String>>>()?;
-    Some(Fingerprint::of(&(query.plan.without_constants(), identities)))
 }

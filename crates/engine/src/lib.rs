@@ -47,6 +47,7 @@ pub mod testing;
 mod threads;
 pub mod trace;
 mod tuning;
+mod worker_times;
 
 pub use bandwidth::Rates;
 pub use calibration::{Calibrated, Measured};
@@ -59,7 +60,7 @@ pub use kelpie_compile::shape::ShapeChoices;
 pub use kelpie_compile::variant::{self, Choice, Forced, Genome};
 pub use kelpie_compile::{MicroModel, Resolution};
 pub use kelpie_device::disk_cache::CACHE_LIMIT_VARIABLE;
-pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind};
+pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind, prefer_huge_pages};
 pub use meter::Traffic;
 pub use metrics::{Atomics, LaneProfile, PipelineMetrics, QueryMetrics, QueryOutput};
 pub use options::{

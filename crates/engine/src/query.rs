@@ -39,6 +39,7 @@ use crate::stage::{self, KernelVariants, Prepared};
 use crate::threads::QueryThreads;
 use crate::trace::{self, TracedStream, Track};
 use crate::tuning::Tuner;
+use crate::worker_times::WorkerTimes;
 use crate::{bandwidth, primitives, result};
 use kelpie_compile::{MicroModel, Resolution};
 
@@ -65,6 +66,7 @@ pub struct Engine {
     threads: QueryThreads,
     /// Whose first run was the CPU's.
     pub(crate) handover: Handover,
+    worker_times: WorkerTimes,
 }
 
 impl Engine {
@@ -200,6 +202,7 @@ impl Engine {
         cancel: &CancelToken,
         rows: &mut dyn RowReceiver,
     ) -> Result<QueryMetrics, EngineError> {
+        let running = self.worker_times.begin(query, cancel);
         let mut execution = self.begin(query, cancel, None)?;
         let _span = trace::open(Track::Host, || format!("compiled part on {}", execution.device.name()));
         let done = with_room(&query.plan, || execution.run_whole(&query.plan, rows));
@@ -209,6 +212,7 @@ impl Engine {
             self.columns.forget_lost();
         }
         done.map_err(|error| lost(error, &execution.device))?;
+        running.ended();
         let (device, total) = (Arc::clone(&execution.device), Arc::clone(&execution.total));
         let mut metrics = execution.metrics;
         metrics.profile = query.options.profile;

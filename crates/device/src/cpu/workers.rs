@@ -15,7 +15,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use kelpie_backend::cpu::LaunchStatus;
 use parking_lot::{Condvar, Mutex};
 
-use super::schedule::{BlockOf, Moment, Next, Schedule, Withdrawn};
+use super::schedule::{Asking, BlockOf, Moment, Next, Schedule, Withdrawn};
 use crate::memory::Block;
 use crate::{CancelToken, DeviceError};
 
@@ -200,10 +200,12 @@ impl Shared {
 
     /// Adds a launch, and asks those to give way whom it passes; its number.
     fn add(&self, job: Job) -> u64 {
-        let (blocks, had) = (job.state.blocks, job.state.token.worker_time());
+        let (blocks, token) = (job.state.blocks, &job.state.token);
+        let (had, needs) = (token.worker_time(), token.expected_worker_time());
         let mut queue = self.queue.lock();
         let now = self.now();
-        let number = queue.schedule.add(job, blocks, had, now);
+        let asking = Asking { arrival: token.arrival(now), had, needs };
+        let number = queue.schedule.add(job, blocks, asking, now);
         ask(&queue.schedule, now);
         number
     }

@@ -5,11 +5,12 @@
 //! large pieces, which are uploaded as they are.
 
 use arrow::buffer::Buffer;
+use kelpie_device::prefer_huge_pages;
 
 use super::{TextChunk, TextOffsets};
 
 /// The most bytes of texts in one piece: more than glibc's allocator ever takes from memory that it shares out, so that the
-/// system gives it apart, in large pages. What is not used of it is never touched.
+/// system gives it apart. What is not used of it is never touched.
 const MOST_BYTES: usize = 40 << 20;
 /// The most rows.
 const MOST_ROWS: usize = 1 << 22;
@@ -29,10 +30,11 @@ impl Gathered {
     /// Room for a batch, and for more the more came before.
     fn with_room(rows: usize, bytes: usize, before: Option<&Gathered>) -> Gathered {
         let (rows_before, bytes_before) = before.map_or((0, 0), |g| (g.ends.capacity(), g.bytes.capacity()));
-        Gathered {
-            ends: Vec::with_capacity((GROWTH * rows_before).min(MOST_ROWS).max(rows)),
-            bytes: Vec::with_capacity((GROWTH * bytes_before).min(MOST_BYTES).max(bytes)),
-        }
+        let mut ends = Vec::with_capacity((GROWTH * rows_before).min(MOST_ROWS).max(rows));
+        let mut bytes = Vec::with_capacity((GROWTH * bytes_before).min(MOST_BYTES).max(bytes));
+        prefer_huge_pages(&mut ends);
+        prefer_huge_pages(&mut bytes);
+        Gathered { ends, bytes }
     }
 
     /// Whether a batch fits without moving what is there.
