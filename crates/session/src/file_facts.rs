@@ -63,7 +63,7 @@ pub fn with_checked_readers(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Exec
         let parquet = config.and_then(|config| config.file_source().downcast_ref::<ParquetSource>());
         Ok(match (config, parquet) {
             (Some(config), Some(parquet)) => {
-                let source = Arc::new(with_checked_pages(parquet.clone()));
+                let source = Arc::new(with_checked_pages(parquet.clone(), &config.object_store_url));
                 let scan = FileScanConfigBuilder::from(config.clone()).with_source(source).build();
                 Transformed::yes(DataSourceExec::from_data_source(scan) as Arc<dyn ExecutionPlan>)
             }
@@ -93,8 +93,10 @@ fn unbelieving(config: &FileScanConfig, parquet: &ParquetSource) -> FileScanConf
     options.global.pruning &= files.all(|file| file.extensions.get::<SoundBounds>().is_some());
     options.global.bloom_filter_on_read = false;
     options.global.enable_page_index = false;
-    let source: Arc<dyn FileSource> =
-        Arc::new(with_checked_pages(parquet.clone().with_table_parquet_options(options)));
+    let source: Arc<dyn FileSource> = Arc::new(with_checked_pages(
+        parquet.clone().with_table_parquet_options(options),
+        &config.object_store_url,
+    ));
     // Orders that somebody declared of a table are that person's to answer for.
     let declared = |order: &&LexOrdering| !is_of_files(order, &config.file_groups);
     let orders: Vec<_> = config.output_ordering.iter().filter(declared).cloned().collect();

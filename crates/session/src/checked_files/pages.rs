@@ -21,14 +21,39 @@ struct Header {
     levels: [i64; 2],
 }
 
+/// The bytes of a column, of which the headers of pages alone are looked at.
+pub(super) trait PageBytes {
+    /// How many there are.
+    fn len(&self) -> u64;
+    /// Some of them from a place on: at least so many, or all that there are.
+    fn from(&mut self, at: u64, least: usize) -> Result<&[u8], String>;
+}
+
+/// Bytes in which nearly every header ends; those with long bounds do not.
+const HEADER_BYTES: usize = 1 << 10;
+
 /// Goes through the pages of a column in a row group of so many rows; what cannot be is an error.
-pub(super) fn check_pages(bytes: &[u8], chunk: &Chunk, leaf: &Leaf, rows: i64) -> Result<(), String> {
-    let (mut at, mut values, mut counted) = (0usize, 0i64, Some(0i64));
-    while let Some(left) = bytes.get(at..).filter(|left| !left.is_empty()) {
-        let mut reader = Reader::new(left);
-        let header = header(&mut reader).map_err(|what| what.to_string());
-        let body = left.len() - reader.at();
-        let header = header.and_then(|header| header.check(body as i64, leaf).map(|()| header));
+pub(super) fn check_pages(
+    bytes: &mut impl PageBytes,
+    chunk: &Chunk,
+    leaf: &Leaf,
+    rows: i64,
+) -> Result<(), String> {
+    let (mut at, mut values, mut counted) = (0u64, 0i64, Some(0i64));
+    while at < bytes.len() {
+        let left = bytes.len() - at;
+        let mut least = HEADER_BYTES;
+        let (length, header) = loop {
+            let found = bytes.from(at, least)?;
+            let is_all = found.len() as u64 >= left;
+            let mut reader = Reader::new(found);
+            match header(&mut reader) {
+                Err(_) if !is_all => least = found.len().saturating_mul(16),
+                Err(what) => break (0, Err(what.to_string())),
+                Ok(header) => break (reader.at() as u64, Ok(header)),
+            }
+        };
+        let header = header.and_then(|header| header.check((left - length) as i64, leaf).map(|()| header));
         let header = match header {
             Ok(header) => header,
             // Nothing is read of what comes after the last value.
@@ -39,7 +64,7 @@ pub(super) fn check_pages(bytes: &[u8], chunk: &Chunk, leaf: &Leaf, rows: i64) -
             values = values.saturating_add(header.values);
             counted = counted.zip(header.rows).map(|(all, rows)| all.saturating_add(rows));
         }
-        at += reader.at() + header.compressed as usize;
+        at += length + header.compressed as u64;
     }
     if values != chunk.values {
         return Err(format!("its pages have {values} values, and it is said to have {}", chunk.values));
