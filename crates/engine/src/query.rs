@@ -202,8 +202,8 @@ impl Engine {
         cancel: &CancelToken,
         rows: &mut dyn RowReceiver,
     ) -> Result<QueryMetrics, EngineError> {
-        let running = self.worker_times.begin(query, cancel);
         let mut execution = self.begin(query, cancel, None)?;
+        let running = self.worker_times.begin(query, execution.device.kind(), cancel);
         let _span = trace::open(Track::Host, || format!("compiled part on {}", execution.device.name()));
         let done = with_room(&query.plan, || execution.run_whole(&query.plan, rows));
         if query.options.cache == CacheMode::None {

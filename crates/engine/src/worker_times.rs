@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kelpie_device::CancelToken;
+use kelpie_device::{CancelToken, DeviceKind};
 use parking_lot::Mutex;
 
 use crate::learned::Fingerprint;
@@ -25,15 +25,15 @@ pub(crate) struct WorkerTimes {
 pub(crate) struct TimedQuery<'a> {
     times: &'a WorkerTimes,
     cancel: &'a CancelToken,
-    /// What it is known by, and what it had of the workers before; `None` where no other query ran when it began.
+    /// What it is known by, and what it had of the workers before; `None` where nobody asks.
     form: Option<(Fingerprint, Duration)>,
 }
 
 impl WorkerTimes {
-    /// Notes that a query begins. Where it is the only one, nobody asks how long it will take.
-    pub fn begin<'a>(&'a self, query: &Query, cancel: &'a CancelToken) -> TimedQuery<'a> {
+    /// Notes that a query begins. Where it is the only one, or has no workers of a CPU, nobody asks how long it will take.
+    pub fn begin<'a>(&'a self, query: &Query, device: DeviceKind, cancel: &'a CancelToken) -> TimedQuery<'a> {
         let is_alone = self.running.fetch_add(1, Ordering::Relaxed) == 0;
-        let form = if is_alone { None } else { form(query) };
+        let form = if is_alone || device != DeviceKind::Cpu { None } else { form(query) };
         if let Some(time) = form.and_then(|form| self.times.lock().get(&form).copied()) {
             cancel.expect_worker_time(time);
         }

@@ -34,8 +34,9 @@ use crate::options::KelpieOptions;
 use crate::zones::{Zone, ticks_of_second};
 
 const DAY_SECONDS: i64 = 86_400;
-/// 400 years.
-const PERIOD_SECONDS: i64 = 146_097 * DAY_SECONDS;
+/// Days of 400 years, which is after how many the calendar repeats itself.
+const PERIOD_DAYS: i64 = 146_097;
+const PERIOD_SECONDS: i64 = PERIOD_DAYS * DAY_SECONDS;
 /// The beginning of 1800, from which on 400 years are within what nanoseconds hold.
 const FIRST_SECOND: i64 = -5_364_662_400;
 

@@ -9,7 +9,7 @@ use datafusion::common::exec_datafusion_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 
-use super::DAY_SECONDS;
+use super::{DAY_SECONDS, PERIOD_DAYS};
 use crate::zones::ticks_of_second;
 
 /// How many years a call cuts to: as DuckDB has it, the century of 2024 began with 2000.
@@ -38,8 +38,6 @@ pub(super) fn truncated(times: &ArrayRef, unit: TimeUnit, years: i64) -> Result<
     Ok(cast(&made, times.data_type())?)
 }
 
-/// Days of 400 years, which is after how many the calendar repeats itself.
-const PERIOD_DAYS: i64 = 146_097;
 /// The first day of the year 0 of the calendar, counted from 1970-01-01.
 const YEAR_ZERO: i64 = -719_528;
 

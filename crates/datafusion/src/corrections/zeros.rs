@@ -15,10 +15,9 @@ use datafusion::functions::core::nullif::NullIfFunc;
 use datafusion::logical_expr::expr::{ScalarFunction, Sort};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Case, ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility, binary_expr,
+    Case, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, binary_expr, lit,
 };
-use datafusion::logical_expr::{Operator, lit};
 
 use super::map_expressions;
 use super::nan::{Alike, has_floats, made_one};

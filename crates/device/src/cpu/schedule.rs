@@ -2,11 +2,10 @@
 //!
 //! Launches have places in one order: that of their queries' arrival, put back by what these have had of the workers so far, or by what
 //! they are known to need beside that, times how many launches there are, up to [`PATIENCE`]. So a short query passes those that take
-//! longer, as by "shortest remaining time first", and where nobody knows how long they take, as by "least attained service first". In a simulation of 64 clients
-//! of TPC-H a short query then takes 3 times as long as alone, where in the order of arrival it takes 170 times, and hardly any query is
-//! half done (docs/many-queries.md). A long one waits for those that come within that time after it, not for all that ever come. A block
-//! that runs takes its place anew all the while: where another has an earlier one, it is asked to give way, and does so where its kernel
-//! reads the status word, between two morsels of rows or two matches of a row. It goes on later on the same worker.
+//! longer, as by "shortest remaining time first", and where nobody knows how long they take, as by "least attained service first"
+//! (docs/many-queries.md has what that gives). A long one waits for those that come within that time after it, not for all that ever
+//! come. A block that runs takes its place anew all the while: where another has an earlier one, it is asked to give way, and does so
+//! where its kernel reads the status word, between two morsels of rows or two matches of a row. It goes on later on the same worker.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
