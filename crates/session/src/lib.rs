@@ -50,7 +50,7 @@ pub use messages::{message, nearest, with_lines_from};
 pub use needs::{Described, Needs, Parameter};
 pub use report::{Decision, Fact, PipelineFacts, QueryReport};
 pub use running::{PlannedQuery, RunningQuery};
-pub use session::{KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};
+pub use session::{AddedPlan, KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};
 pub use timing::QueryTiming;
 pub use whole_writes::WholeFile;
 

@@ -37,6 +37,7 @@ use crate::names::replanned;
 use crate::plan_cache::{
     Asked, GenericPlans, KeptStatements, Learning, MOST_BYTES, Named, Next, Planned, Repeatable,
 };
+use crate::session::run_as_a_whole;
 use crate::syntax::normal;
 
 /// The planning of a statement that is not kept.
@@ -311,7 +312,7 @@ pub(crate) async fn logical_plan(
         }
         Err(error) => replanned(state, &again(Which::Merged).await?, error).await?,
     };
-    let plan = if apart.is_some() { computed_around(plan)? } else { plan };
+    let plan = if apart.is_some() { computed_around(plan)? } else { run_as_a_whole(plan, state).await? };
     Access::of(state).check_plan(&plan)?;
     if corrects { share(plan) } else { Ok(plan) }
 }

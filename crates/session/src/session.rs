@@ -1,5 +1,7 @@
 //! A DataFusion session with Kelpie in it.
 
+mod plans;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,6 +40,9 @@ use crate::planning::{Planning, logical_plan, parsed};
 use crate::report::QueryReport;
 use crate::running::{PlannedQuery, RunningQuery};
 use crate::timing::QueryTiming;
+
+pub use plans::AddedPlan;
+pub(crate) use plans::run_as_a_whole;
 
 /// How a session is built: [`SessionOptions::default`], and what `with…` adds.
 #[derive(Debug, Clone, Default)]
