@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use datafusion::error::DataFusionError;
-use kelpie_session::{Stage, message};
+use kelpie_session::{KelpieSession, Stage, message};
 
 use crate::args::{ExplainArguments, SessionArguments, StageName};
 use crate::output::{ResultFile, write_text};
 use crate::report::{Page, page};
-use crate::statements;
+use crate::{plan, statements};
 
 pub async fn run(arguments: ExplainArguments) -> Result<ExitCode> {
     if arguments.analyze || arguments.html.is_some() {
@@ -23,13 +23,18 @@ pub async fn run(arguments: ExplainArguments) -> Result<ExitCode> {
         StageName::Kir => Stage::Kir,
         StageName::Code => Stage::Code,
     };
-    show(arguments.session, &arguments.sql, stage).await
+    let session = arguments.session.open().await?;
+    let statements = statements_to_explain(&session, &arguments).await?;
+    show_stage(&session, statements, stage).await
 }
 
 /// Shows a stage of each statement.
 pub async fn show(session: SessionArguments, sql: &str, stage: Stage) -> Result<ExitCode> {
-    let statements = statements_to_explain(sql)?;
-    let session = session.open().await?;
+    let statements = some_statements(sql)?;
+    show_stage(&session.open().await?, statements, stage).await
+}
+
+async fn show_stage(session: &KelpieSession, statements: Vec<String>, stage: Stage) -> Result<ExitCode> {
     for statement in statements {
         let text = session.explain(&statement, stage).await.map_err(plain)?;
         match stage {
@@ -43,9 +48,9 @@ pub async fn show(session: SessionArguments, sql: &str, stage: Stage) -> Result<
 
 /// Runs each statement, and says what it did: as text, or on a page.
 async fn analyze(arguments: &ExplainArguments) -> Result<ExitCode> {
-    let statements = statements_to_explain(&arguments.sql)?;
-    let mut file = arguments.html.as_deref().map(ResultFile::create).transpose()?;
     let session = arguments.session.open().await?;
+    let statements = statements_to_explain(&session, arguments).await?;
+    let mut file = arguments.html.as_deref().map(ResultFile::create).transpose()?;
     let mut pages = Vec::new();
     for statement in statements {
         let report = session.report(&statement).await.map_err(plain)?;
@@ -66,7 +71,15 @@ async fn analyze(arguments: &ExplainArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn statements_to_explain(sql: &str) -> Result<Vec<String>> {
+/// The statements of the command line, or the one that runs its plan.
+async fn statements_to_explain(session: &KelpieSession, arguments: &ExplainArguments) -> Result<Vec<String>> {
+    match &arguments.plan {
+        Some(path) => Ok(vec![plan::added(session, path).await?.statement()]),
+        None => some_statements(arguments.sql.as_deref().unwrap_or_default()),
+    }
+}
+
+fn some_statements(sql: &str) -> Result<Vec<String>> {
     let statements = statements::all(sql);
     if statements.is_empty() {
         bail!("there is no statement to explain");

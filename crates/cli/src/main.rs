@@ -16,6 +16,7 @@ mod interrupt;
 mod kernels;
 mod manual;
 mod output;
+mod plan;
 mod progress;
 mod report;
 mod run;
@@ -74,6 +75,7 @@ fn start(arguments: Arguments, given: args::Given) -> Result<ExitCode> {
             #[cfg(feature = "workloads")]
             Some(Command::Generate(options)) => generate::run(&options),
             Some(Command::Explain(options)) => explain::run(options).await,
+            Some(Command::Plan(options)) => plan::run(options).await,
             Some(Command::Variants(options)) => variants::run(options).await,
             Some(Command::Devices(options)) => devices::run(&options),
             Some(Command::Tuner(options)) => tuner::run(options).await,

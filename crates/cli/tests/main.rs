@@ -19,6 +19,7 @@ mod messages;
 #[cfg(unix)]
 mod open_files;
 mod output;
+mod plans;
 mod repository;
 mod shell;
 #[cfg(feature = "distributed")]

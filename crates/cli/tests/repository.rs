@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate and the crates of ours that it may use: `kir <- backend <- device <- engine`,
-/// `kir <- compile <- engine`, `engine <- datafusion <- session <- {cli, python, server, workloads}`, `server <- distributed`,
-/// `{distributed, server, workloads} <- cli`, and anything below these.
-const MAY_USE: [(&str, &[&str]); 15] = [
+/// `kir <- compile <- engine`, `engine <- datafusion <- session <- {cli, python, server, workloads}`,
+/// `session <- substrait <- server <- distributed`, `{distributed, server, substrait, workloads} <- cli`, and anything below these.
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("kelpie-kir", &[]),
     ("kelpie-tuner", &[]),
     ("kelpie-backend", &["kelpie-kir"]),
@@ -18,7 +18,8 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("kelpie-datafusion", BELOW_DATAFUSION),
     ("kelpie-session", BELOW_SESSION),
     ("kelpie-workloads", BELOW_WORKLOADS),
-    ("kelpie-server", BELOW_WORKLOADS),
+    ("kelpie-substrait", BELOW_WORKLOADS),
+    ("kelpie-server", BELOW_SERVER),
     ("kelpie-distributed", BELOW_DISTRIBUTED),
     ("kelpie", EVERYTHING),
     ("kelpie-python", BELOW_WORKLOADS),
@@ -31,6 +32,7 @@ const EVERYTHING: &[&str] = &[
     "kelpie-distributed",
     "kelpie-server",
     "kelpie-workloads",
+    "kelpie-substrait",
     "kelpie-session",
     "kelpie-datafusion",
     "kelpie-engine",
@@ -41,17 +43,20 @@ const EVERYTHING: &[&str] = &[
     "kelpie-tuner",
 ];
 const BELOW_DISTRIBUTED: &[&str] = EVERYTHING.split_at(1).1;
-const BELOW_WORKLOADS: &[&str] = EVERYTHING.split_at(3).1;
-const BELOW_SESSION: &[&str] = EVERYTHING.split_at(4).1;
-const BELOW_DATAFUSION: &[&str] = EVERYTHING.split_at(5).1;
-const BELOW_ENGINE: &[&str] = EVERYTHING.split_at(6).1;
+const BELOW_SERVER: &[&str] = EVERYTHING.split_at(3).1;
+const BELOW_WORKLOADS: &[&str] = EVERYTHING.split_at(4).1;
+const BELOW_SESSION: &[&str] = EVERYTHING.split_at(5).1;
+const BELOW_DATAFUSION: &[&str] = EVERYTHING.split_at(6).1;
+const BELOW_ENGINE: &[&str] = EVERYTHING.split_at(7).1;
 
 /// What tests may use besides: the operators' tests run and print what they emit.
-const TESTS_MAY_USE: [(&str, &[&str]); 1] = [("kelpie-compile", &["kelpie-backend", "kelpie-device"])];
+const TESTS_MAY_USE: [(&str, &[&str]); 2] =
+    [("kelpie-compile", &["kelpie-backend", "kelpie-device"]), ("kelpie-substrait", &["kelpie-workloads"])];
 
 /// Crates that may build DataFusion; every other one compiles in seconds.
-const ON_DATAFUSION: [&str; 8] = [
+const ON_DATAFUSION: [&str; 9] = [
     "kelpie-distributed",
+    "kelpie-substrait",
     "kelpie-datafusion",
     "kelpie-session",
     "kelpie-server",

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow_flight::sql::{
     ActionCancelQueryRequest, ActionCancelQueryResult, ActionClosePreparedStatementRequest,
-    ActionCreatePreparedStatementRequest, Any, Command, ProstMessageExt,
+    ActionCreatePreparedStatementRequest, ActionCreatePreparedSubstraitPlanRequest, Any, Command,
+    ProstMessageExt,
 };
 use arrow_flight::{
     Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightInfo,
@@ -14,15 +15,23 @@ use prost::bytes::Bytes;
 use tonic::Status;
 
 use crate::errors::{of_input, of_query};
+use crate::plans;
 use crate::session_options::{self, CloseResult, CloseStatus, SetRequest};
 use crate::state::{Caller, State};
 use crate::statements::decoded;
 
+/// The action of those who have plans.
+const PREPARED_PLAN: &str = "CreatePreparedSubstraitPlan";
+
 /// The actions that there are, and what they do.
-const ACTIONS: [(&str, &str); 7] = [
+const ACTIONS: [(&str, &str); 8] = [
     (
         "CreatePreparedStatement",
         "Prepares a statement: ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult",
+    ),
+    (
+        PREPARED_PLAN,
+        "Prepares a plan of Substrait: ActionCreatePreparedSubstraitPlanRequest, ActionCreatePreparedStatementResult",
     ),
     ("ClosePreparedStatement", "Forgets a prepared statement: ActionClosePreparedStatementRequest"),
     ("CancelFlightInfo", "Cancels a statement: CancelFlightInfoRequest, CancelFlightInfoResult"),
@@ -40,7 +49,7 @@ pub(crate) fn all() -> Vec<Result<ActionType, Status>> {
     let described = |(name, what): &(&str, &str)| {
         Ok(ActionType { r#type: (*name).to_string(), description: (*what).to_string() })
     };
-    ACTIONS.iter().map(described).collect()
+    ACTIONS.iter().filter(|(name, _)| plans::ARE_TAKEN || *name != PREPARED_PLAN).map(described).collect()
 }
 
 impl State {
@@ -52,7 +61,16 @@ impl State {
                 if request.transaction_id.is_some_and(|id| !id.is_empty()) {
                     return Err(no_transactions());
                 }
-                let prepared = self.prepare(caller, request.query).await?;
+                let prepared = self.prepare(caller, request.query, None).await?;
+                Ok(Some(prepared.as_any().encode_to_vec().into()))
+            }
+            PREPARED_PLAN => {
+                let request: ActionCreatePreparedSubstraitPlanRequest = packed(&action.body)?;
+                if request.transaction_id.is_some_and(|id| !id.is_empty()) {
+                    return Err(no_transactions());
+                }
+                let plan = plans::bytes_of(request.plan)?;
+                let prepared = self.prepare(caller, plans::name_of(&plan), Some(plan)).await?;
                 Ok(Some(prepared.as_any().encode_to_vec().into()))
             }
             "ClosePreparedStatement" => {
@@ -97,9 +115,6 @@ impl State {
                 Err(no_transactions())
             }
             "RenewFlightEndpoint" => Err(Status::unimplemented("tickets are good for once and not renewed")),
-            "CreatePreparedSubstraitPlan" => {
-                Err(Status::unimplemented("plans of Substrait are not taken: send SQL"))
-            }
             other => {
                 let name: String = other.chars().take(100).collect();
                 Err(Status::unimplemented(format!("there is no action {name:?}")))

@@ -11,6 +11,7 @@ mod metadata;
 mod metrics;
 mod options;
 mod parameters;
+mod plans;
 mod server;
 mod service;
 mod session_options;

@@ -18,7 +18,7 @@ use kelpie_session::KelpieSession;
 use tonic::Status;
 
 use crate::errors::of_query;
-use crate::wire;
+use crate::{plans, wire};
 
 /// The version of Arrow that rows are written by.
 const ARROW_VERSION: &str = "59.3";
@@ -180,7 +180,7 @@ fn info(only_reads: bool) -> Option<SqlInfoData> {
     infos.append(SqlInfo::FlightSqlServerArrowVersion, ARROW_VERSION);
     infos.append(SqlInfo::FlightSqlServerReadOnly, only_reads);
     infos.append(SqlInfo::FlightSqlServerSql, true);
-    infos.append(SqlInfo::FlightSqlServerSubstrait, false);
+    infos.append(SqlInfo::FlightSqlServerSubstrait, plans::ARE_TAKEN);
     infos.append(SqlInfo::FlightSqlServerTransaction, SqlSupportedTransaction::None as i32);
     infos.append(SqlInfo::FlightSqlServerCancel, true);
     infos.append(SqlInfo::FlightSqlServerBulkIngestion, false);

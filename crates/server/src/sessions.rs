@@ -10,6 +10,7 @@ use datafusion::common::ParamValues;
 use datafusion::error::Result as QueryResult;
 use kelpie_session::{Access, Described, KelpieSession, PlannedQuery};
 use parking_lot::Mutex;
+use prost::bytes::Bytes;
 use tokio::sync::OnceCell;
 use tokio::task::AbortHandle;
 use tonic::Status;
@@ -61,6 +62,8 @@ pub(crate) enum Work {
 /// A statement that a client has prepared.
 pub(crate) struct Prepared {
     pub sql: String,
+    /// A plan of Substrait that came in place of SQL.
+    pub plan: Option<Bytes>,
     pub described: Described,
     /// The values for its parameters, a set of them for each time that it is to run.
     pub bound: Mutex<Vec<ParamValues>>,

@@ -161,14 +161,19 @@ impl State {
 
     /// An error where a statement is not to be taken.
     pub fn check(&self, sql: &str) -> Result<(), Status> {
+        self.check_bytes(sql.len())
+    }
+
+    /// As [`State::check`], of a statement of so many bytes.
+    pub fn check_bytes(&self, bytes: usize) -> Result<(), Status> {
         if *self.draining.borrow() {
             self.metrics.count_refused("draining");
             return Err(Status::unavailable("the server is about to end, and takes no more statements"));
         }
         let most = self.options.limits.statement_bytes;
-        if sql.len() > most {
+        if bytes > most {
             self.metrics.count_refused("statement size");
-            let text = format!("the statement has {} bytes, and {most} are the most", sql.len());
+            let text = format!("the statement has {bytes} bytes, and {most} are the most");
             return Err(Status::resource_exhausted(text));
         }
         Ok(())

@@ -26,7 +26,7 @@ use crate::metrics::Outcome;
 use crate::sessions::{ClientSession, Held, Prepared, Work, secret};
 use crate::state::{Caller, State};
 use crate::streams::{Beginning, Place, Sending, rows};
-use crate::{parameters, wire};
+use crate::{parameters, plans, wire};
 
 /// Rows for a client, encoded.
 pub(crate) type Rows = BoxStream<'static, Result<FlightData, Status>>;
@@ -34,7 +34,17 @@ pub(crate) type Rows = BoxStream<'static, Result<FlightData, Status>>;
 /// A statement, and where the values of its parameters come from.
 struct Asked {
     sql: String,
+    /// A plan of Substrait that came in place of SQL.
+    plan: Option<Bytes>,
     parameters: Option<ParamValues>,
+}
+
+impl Asked {
+    /// With the values that it was given, of which a query takes one set.
+    fn of(prepared: &Prepared) -> Result<Asked, Status> {
+        let (sql, plan) = (prepared.sql.clone(), prepared.plan.clone());
+        Ok(Asked { sql, plan, parameters: single(prepared)? })
+    }
 }
 
 impl State {
@@ -80,11 +90,17 @@ impl State {
         let asked = match command {
             Command::CommandStatementQuery(command) => {
                 no_transaction(command.transaction_id.as_ref())?;
-                Asked { sql: command.query, parameters: None }
+                Asked { sql: command.query, plan: None, parameters: None }
+            }
+            Command::CommandStatementSubstraitPlan(command) => {
+                no_transaction(command.transaction_id.as_ref())?;
+                let plan = plans::bytes_of(command.plan)?;
+                self.check_bytes(plan.len())?;
+                Asked { sql: plans::name_of(&plan), plan: Some(plan), parameters: None }
             }
             Command::CommandPreparedStatementQuery(command) => {
                 let prepared = caller.session.prepared(&command.prepared_statement_handle)?;
-                Asked { sql: prepared.sql.clone(), parameters: single(&prepared)? }
+                Asked::of(&prepared)?
             }
             other => return Err(unknown(&other)),
         };
@@ -134,8 +150,11 @@ impl State {
             Command::CommandPreparedStatementQuery(command) => {
                 let prepared = caller.session.prepared(&command.prepared_statement_handle)?;
                 self.check(&prepared.sql)?;
-                let work = Work::Unplanned(single(&prepared)?);
-                Ok(self.sent(caller, &secret()?, Held { sql: prepared.sql.clone(), work }))
+                let held = match prepared.plan {
+                    Some(_) => self.planned(caller, Asked::of(&prepared)?).await?.0,
+                    None => Held { sql: prepared.sql.clone(), work: Work::Unplanned(single(&prepared)?) },
+                };
+                Ok(self.sent(caller, &secret()?, held))
             }
             command if metadata::is_metadata(&command) => {
                 let batch = self.metadata(caller, command).await?;
@@ -165,20 +184,25 @@ impl State {
         rows.boxed()
     }
 
-    /// Prepares a statement.
+    /// Prepares a statement, or a plan of Substrait in place of it.
     pub async fn prepare(
         self: &Arc<Self>,
         caller: &Caller,
         sql: String,
+        plan: Option<Bytes>,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
-        self.check(&sql)?;
+        self.check_bytes(plan.as_ref().map_or(sql.len(), Bytes::len))?;
         let report = self.report(caller, &sql);
         let (state, session) = (Arc::clone(self), Arc::clone(&caller.session));
         let prepared = self
             .on_queries(async move {
                 let open = session.open(&state.options).await.map_err(|error| of_query(&error))?;
-                let described = open.describe(&sql).await.map_err(|error| of_query(&error))?;
-                Ok(Prepared { sql, described, bound: Mutex::default() })
+                let described = match &plan {
+                    Some(plan) => plans::describe(open, plan.clone()).await,
+                    None => open.describe(&sql).await,
+                };
+                let described = described.map_err(|error| of_query(&error))?;
+                Ok(Prepared { sql, plan, described, bound: Mutex::default() })
             })
             .await;
         let prepared = match prepared {
@@ -224,6 +248,11 @@ impl State {
             Command::CommandPreparedStatementUpdate(command) => {
                 let prepared = caller.session.prepared(&command.prepared_statement_handle)?;
                 self.check(&prepared.sql)?;
+                if prepared.plan.is_some() {
+                    return Err(Status::invalid_argument(
+                        "a plan of Substrait is a query, and changes nothing",
+                    ));
+                }
                 let bound = self.received(values, &prepared).await?;
                 // An earlier message may have brought them.
                 let bound =
@@ -301,7 +330,12 @@ async fn planned(
     asked: Asked,
 ) -> Result<(Held, Option<SchemaRef>), DataFusionError> {
     let open = session.open(&state.options).await?;
-    let Asked { sql, parameters } = asked;
+    let Asked { sql, plan, parameters } = asked;
+    if let Some(plan) = plan {
+        let query = plans::plan(open, plan, parameters).await?;
+        let schema = wire::schema(&query.schema());
+        return Ok((Held { sql, work: Work::Planned(Box::new(query)) }, Some(schema)));
+    }
     // What is no statement at all is told by planning it, in better words.
     let is_query = open.needs(&sql).await.map_or(true, |needs| needs.is_query);
     if !is_query {

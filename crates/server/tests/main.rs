@@ -5,6 +5,8 @@
 mod access;
 mod limits;
 mod metadata;
+#[cfg(feature = "substrait")]
+mod plans;
 mod sessions;
 mod setup;
 mod statements;

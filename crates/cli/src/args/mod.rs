@@ -44,6 +44,8 @@ pub enum Command {
     Generate(GenerateArguments),
     /// Show how a query is compiled.
     Explain(ExplainArguments),
+    /// Write the plan of a query as a file of Substrait, for other engines, or for --plan.
+    Plan(PlanArguments),
     /// List the axes of variants; with -c, those that a query chooses on, why, and what else is possible.
     Variants(VariantArguments),
     /// List the devices, or why they cannot be used; with --calibrate, measure them.
@@ -198,6 +200,9 @@ pub struct QueryArguments {
     /// Run the statements of a file. May be repeated.
     #[arg(short = 'f', value_name = "FILE")]
     pub file: Vec<PathBuf>,
+    /// Run a plan of Substrait, as Protobuf or JSON. Its tables are those of --data, or files by their paths. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub plan: Vec<PathBuf>,
     /// How results are written. Where absent: as the name of --output says, else as a table.
     #[arg(long, value_enum)]
     pub format: Option<Format>,
@@ -266,8 +271,23 @@ pub struct ExplainArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stage", "analyze"])]
     pub html: Option<PathBuf>,
     /// The query.
+    #[arg(short = 'c', value_name = "SQL", allow_hyphen_values = true, required_unless_present = "plan")]
+    pub sql: Option<String>,
+    /// A plan of Substrait in place of the query.
+    #[arg(long, value_name = "FILE", conflicts_with = "sql")]
+    pub plan: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanArguments {
+    #[command(flatten)]
+    pub session: SessionArguments,
+    /// The query.
     #[arg(short = 'c', value_name = "SQL", allow_hyphen_values = true)]
     pub sql: String,
+    /// The file: JSON where it ends in .json, else Protobuf. Where absent, JSON goes to the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 /// A stage of compilation.
@@ -379,18 +399,20 @@ pub enum Source {
     Sql(String),
     /// `-f`.
     File(PathBuf),
+    /// `--plan`.
+    Plan(PathBuf),
 }
 
 /// What the command line gave to run, in its order, and what it names as tables without an option.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Given {
-    /// `-c`, `-f`, and arguments that are statements or files of these.
+    /// `-c`, `-f`, `--plan`, and arguments that are statements or files of these.
     pub sources: Vec<Source>,
     /// Arguments that are data.
     pub data: Vec<PathBuf>,
 }
 
-/// Takes apart what `-c`, `-f` and arguments gave. An argument that is none of what it may be is an error.
+/// Takes apart what `-c`, `-f`, `--plan` and arguments gave. An argument that is none of what it may be is an error.
 pub fn given(matches: &ArgMatches) -> Result<Given, clap::Error> {
     fn indexed<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Vec<(usize, T)> {
         let values = matches.try_get_many::<T>(name).ok().flatten().into_iter().flatten().cloned();
@@ -402,7 +424,8 @@ pub fn given(matches: &ArgMatches) -> Result<Given, clap::Error> {
     let mut given = Given::default();
     let sql = indexed::<String>(matches, "sql").into_iter().map(|(i, sql)| (i, Source::Sql(sql)));
     let files = indexed::<PathBuf>(matches, "file").into_iter().map(|(i, path)| (i, Source::File(path)));
-    let mut sources: Vec<(usize, Source)> = sql.chain(files).collect();
+    let plans = indexed::<PathBuf>(matches, "plan").into_iter().map(|(i, path)| (i, Source::Plan(path)));
+    let mut sources: Vec<(usize, Source)> = sql.chain(files).chain(plans).collect();
     for (index, input) in indexed::<PathBuf>(matches, "inputs") {
         match input::Input::of(&input) {
             Ok(input::Input::Data) => given.data.push(input),
@@ -427,11 +450,25 @@ mod tests {
 
     #[test]
     fn what_is_given_keeps_its_order() {
-        let line =
-            ["kelpie", "-c", "a", "y.sql", "t.parquet", "-f", "x.sql", "--timing", "select 1", "-c", "b"];
+        let line = [
+            "kelpie",
+            "-c",
+            "a",
+            "y.sql",
+            "t.parquet",
+            "-f",
+            "x.sql",
+            "--timing",
+            "--plan",
+            "p",
+            "select 1",
+            "-c",
+            "b",
+        ];
         let matches = Arguments::command().try_get_matches_from(line).unwrap();
         let (sql, file) = (|sql: &str| Source::Sql(sql.into()), |path: &str| Source::File(path.into()));
-        let sources = vec![sql("a"), file("y.sql"), file("x.sql"), sql("select 1"), sql("b")];
+        let plan = Source::Plan("p".into());
+        let sources = vec![sql("a"), file("y.sql"), file("x.sql"), plan, sql("select 1"), sql("b")];
         assert_eq!(given(&matches).unwrap(), Given { sources, data: vec!["t.parquet".into()] });
     }
 

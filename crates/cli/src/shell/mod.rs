@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use kelpie_session::with_lines_from;
 
 use crate::args::{QueryArguments, Source};
+use crate::plan;
 use crate::run::{INTERRUPTED, Outcome, Runner};
 use crate::script::Script;
 use crate::{complain, is_broken_pipe, message};
@@ -106,6 +107,7 @@ impl Shell {
                     self.take(&mut Script::new(&sql), &origin, true).await?
                 }
                 Source::File(path) => self.read(&path).await?,
+                Source::Plan(path) => self.plan(&path).await?,
             };
             if next != Next::Continue {
                 return Ok(next);
@@ -128,6 +130,14 @@ impl Shell {
             self.files_open -= 1;
             next
         })
+    }
+
+    /// Runs a plan of Substrait.
+    async fn plan(&mut self, path: &Path) -> Result<Next> {
+        let added = plan::added(&self.runner.session, path).await?;
+        let next = self.statement(&added.statement()).await;
+        self.runner.session.remove_plan(added).await?;
+        next.with_context(|| path.display().to_string())
     }
 
     /// Reads what comes down a pipe. Where nothing does, the rows of the tables that were named are what is wanted.
