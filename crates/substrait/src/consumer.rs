@@ -69,7 +69,6 @@ struct Consumer<'a> {
 impl Consumer<'_> {
     /// What a relation gives before it hands on what its plan says, where that can be handed on.
     fn whole(&self, common: Option<&RelCommon>, plan: LogicalPlan) -> Result<LogicalPlan> {
-        let plan = self.with_names_of_its_own(plan)?;
         let Some(EmitKind::Emit(emit)) = common.and_then(|common| common.emit_kind.as_ref()) else {
             return Ok(plan);
         };
@@ -156,7 +155,7 @@ impl SubstraitConsumer for Consumer<'_> {
         if let Some(kind) = rel.rel_type.as_ref().and_then(unread) {
             return plan_err!("it has a relation of the kind {kind}, which is not read");
         }
-        from_substrait_rel(self, rel).await
+        self.with_names_of_its_own(from_substrait_rel(self, rel).await?)
     }
 
     async fn consume_read(&self, rel: &ReadRel) -> Result<LogicalPlan> {

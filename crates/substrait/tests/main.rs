@@ -1,6 +1,6 @@
 //! Tests of plans of Substrait.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
+#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
 mod common;
 mod hostile;
