@@ -8,7 +8,8 @@ use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr,
     Ident, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem, SetExpr,
-    Statement as SqlStatement, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    Statement as SqlStatement, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+    WildcardAdditionalOptions,
 };
 
 /// Whether a walk goes on; where it does not, for an error or because all is found.
@@ -218,4 +219,17 @@ pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
         over: None,
         within_group: vec![],
     })
+}
+
+/// What is called, where it is a plain name.
+pub(crate) fn name_of(call: &Function) -> Option<String> {
+    match call.name.0.as_slice() {
+        [ObjectNamePart::Identifier(name)] => Some(normal(name)),
+        _ => None,
+    }
+}
+
+/// An expression that leaves NULL in its place.
+pub(crate) fn taken(expr: &mut Expr) -> Expr {
+    std::mem::replace(expr, Expr::value(Value::Null))
 }

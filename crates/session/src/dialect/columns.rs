@@ -13,10 +13,9 @@ use datafusion::sql::sqlparser::ast::{
 use regex::Regex;
 
 use super::functions::text;
-use super::macros::name_of;
 use super::words::has;
 use crate::corrections::{Which, with_needed, write_out_columns};
-use crate::syntax::{Flow, Walk, normal, plain_query, quoted, select_all, visit, visit_own};
+use crate::syntax::{Flow, Walk, name_of, normal, plain_query, quoted, select_all, visit, visit_own};
 
 const NAME: &str = "columns";
 

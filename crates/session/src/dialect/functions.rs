@@ -9,16 +9,33 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::formats;
-use super::macros::{Spent, known, name_of};
-use crate::syntax::call;
+use super::macros::{Spent, known};
+use crate::syntax::{call, name_of};
 
 /// Functions of any number of arguments that have another name.
 const RENAMED: [(&str, &str); 3] =
     [("list_value", "make_array"), ("list_pack", "make_array"), ("string_to_list", "string_to_array")];
 
+/// Functions that are there already, and what those of other arguments are in `functions.sql`.
+const OTHER_ARGUMENTS: [(&str, usize, &str); 4] = [
+    ("string_agg", 1, "group_concat"),
+    ("age", 1, "age"),
+    ("encode", 1, "encode text"),
+    ("decode", 1, "decode bytes"),
+];
+
 /// Functions that are written out here.
-const OWN: [&str; 7] =
-    ["struct_pack", "date_diff", "datediff", "strftime", "time_bucket", "current_setting", "string_agg"];
+const OWN: [&str; 9] = [
+    "current_schema",
+    "current_database",
+    "struct_pack",
+    "date_diff",
+    "datediff",
+    "strftime",
+    "time_bucket",
+    "current_setting",
+    "string_agg",
+];
 
 /// Options of other engines, and what they are here.
 const SETTINGS: [(&str, &str); 3] = [
@@ -50,6 +67,11 @@ impl Functions<'_> {
     pub fn renames(&self, function: &Function) -> bool {
         let Some(name) = name_of(function) else { return false };
         let arguments = values(function).map_or(0, |values| values.len());
+        let has_others =
+            OTHER_ARGUMENTS.iter().any(|(there, number, _)| *there == name && *number == arguments);
+        if has_others {
+            return true;
+        }
         let is_own = OWN.contains(&name.as_str()) || RENAMED.iter().any(|(other, _)| *other == name);
         !self.is_there(&name) && (is_own || known(&name, arguments).is_some())
     }
@@ -58,11 +80,17 @@ impl Functions<'_> {
     pub fn written_out(&mut self, function: &mut Function) -> Result<Option<Expr>> {
         let Some(name) = name_of(function) else { return Ok(None) };
         let arguments = arguments(function).len();
-        if name == "string_agg" && arguments == 1 && self.state.aggregate_functions().contains_key(&name) {
-            return self.known("group_concat", &name, function);
+        let other = OTHER_ARGUMENTS.iter().find(|(there, number, _)| *there == name && *number == arguments);
+        if let Some((_, _, other)) = other.filter(|_| self.is_there(&name)) {
+            return self.known(other, &name, function);
         }
-        if ["quantile_cont", "quantile_disc", "quantile"].contains(&name.as_str()) && arguments == 2 {
-            return several_quantiles(function);
+        if ["quantile_cont", "quantile_disc", "quantile", "approx_quantile"].contains(&name.as_str())
+            && arguments == 2
+        {
+            let several = several_quantiles(function)?;
+            if several.is_some() {
+                return Ok(several);
+            }
         }
         if name == "strptime" || name == "try_strptime" {
             strptime(function);
@@ -80,6 +108,8 @@ impl Functions<'_> {
             "strftime" => strftime(function).map(Some),
             "time_bucket" => time_bucket(function).map(Some),
             "current_setting" => current_setting(function, self.state).map(Some),
+            "current_schema" => Ok(Some(literal(&self.state.config_options().catalog.default_schema))),
+            "current_database" => Ok(Some(literal(&self.state.config_options().catalog.default_catalog))),
             _ => self.known(&name, &name, function),
         }
     }
@@ -203,7 +233,13 @@ fn several_quantiles(function: &Function) -> Result<Option<Expr>> {
         {
             *last = unnamed(fraction.clone());
         }
-        Expr::Function(one)
+        match one.name.to_string().eq_ignore_ascii_case("approx_quantile") {
+            true => {
+                one.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new("approx_percentile_cont"))]);
+                Expr::Function(one)
+            }
+            false => Expr::Function(one),
+        }
     };
     let mut all = fractions.clone();
     all.elem = fractions.elem.iter().map(one).collect();

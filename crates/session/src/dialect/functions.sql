@@ -41,6 +41,13 @@ CREATE MACRO to_microseconds(n) AS interval_times(INTERVAL '1 microsecond', n);
 CREATE MACRO to_quarters(n) AS interval_times(INTERVAL '3 months', n);
 CREATE MACRO to_decades(n) AS interval_times(INTERVAL '10 years', n);
 CREATE MACRO to_centuries(n) AS interval_times(INTERVAL '100 years', n);
+CREATE MACRO nanosecond(x) AS date_part('nanosecond', x);
+CREATE MACRO make_timestamp(n) AS CAST(CAST(n AS BIGINT) AS TIMESTAMP(6));
+CREATE MACRO make_timestamp(y, m, d, h, mi, s) AS
+    CAST(make_date(y, m, d) AS TIMESTAMP(6)) + interval_times(INTERVAL '1 hour', h) + interval_times(INTERVAL '1 minute', mi)
+    + interval_times(INTERVAL '1 second', s);
+CREATE MACRO age(x) AS age(CAST(current_date() AS TIMESTAMP(6)), x);
+CREATE MACRO "date"(x) AS CAST(x AS DATE);
 CREATE MACRO today() AS current_date();
 CREATE MACRO get_current_timestamp() AS now();
 CREATE MACRO transaction_timestamp() AS now();
@@ -91,8 +98,28 @@ CREATE MACRO regexp_extract(s, p) AS
     CASE WHEN s IS NOT NULL AND p IS NOT NULL THEN coalesce(array_element(regexp_match(s, '(' || p || ')'), 1), '') END;
 CREATE MACRO regexp_extract(s, p, n) AS
     CASE WHEN s IS NOT NULL AND p IS NOT NULL THEN coalesce(array_element(regexp_match(s, '(' || p || ')'), n + 1), '') END;
+CREATE MACRO regexp_extract(s, p, n, o) AS
+    CASE WHEN s IS NOT NULL AND p IS NOT NULL THEN coalesce(array_element(regexp_match(s, '(' || p || ')', o), n + 1), '') END;
+CREATE MACRO "encode text"(s) AS CAST(s AS BYTEA);
+CREATE MACRO "decode bytes"(b) AS CAST(b AS VARCHAR);
+CREATE MACRO regexp_split_to_table(s, p) AS unnest(string_split_regex(s, p));
+CREATE MACRO editdist3(s, t) AS levenshtein(s, t);
+CREATE MACRO base64(b) AS encode(b, 'base64pad');
+CREATE MACRO to_base64(b) AS encode(b, 'base64pad');
+CREATE MACRO from_base64(s) AS decode(s, 'base64pad');
+CREATE MACRO pg_typeof(x) AS lower(typeof(x));
+CREATE MACRO gen_random_uuid() AS uuid();
 
 -- Numbers.
+CREATE MACRO greatest_common_divisor(x, y) AS gcd(x, y);
+CREATE MACRO least_common_multiple(x, y) AS lcm(x, y);
+CREATE MACRO truncate(x) AS trunc(x);
+CREATE MACRO add(x, y) AS x + y;
+CREATE MACRO subtract(x, y) AS x - y;
+CREATE MACRO multiply(x, y) AS x * y;
+CREATE MACRO divide(x, y) AS x / y;
+CREATE MACRO fdiv(x, y) AS floor(CAST(x AS DOUBLE) / y);
+CREATE MACRO fmod(x, y) AS x - y * floor(CAST(x AS DOUBLE) / y);
 CREATE MACRO ceiling(x) AS ceil(x);
 CREATE MACRO sign(x) AS signum(x);
 CREATE MACRO mod(x, y) AS x % y;
@@ -156,3 +183,27 @@ CREATE MACRO min_by(x, y) AS first_value(x ORDER BY y ASC) FILTER (WHERE x IS NO
 CREATE MACRO arg_max(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
 CREATE MACRO argmax(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
 CREATE MACRO max_by(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
+
+-- JSON.
+CREATE MACRO json_group_array(x) AS json_array_of_list(array_agg(to_json(x)));
+CREATE MACRO json_agg(x) AS json_array_of_list(array_agg(to_json(x)));
+CREATE MACRO jsonb_agg(x) AS json_array_of_list(array_agg(to_json(x)));
+CREATE MACRO json_group_object(k, x) AS json_object_of_lists(array_agg(k), array_agg(to_json(x)));
+CREATE MACRO json_object_agg(k, x) AS json_object_of_lists(array_agg(k), array_agg(to_json(x)));
+CREATE MACRO jsonb_object_agg(k, x) AS json_object_of_lists(array_agg(k), array_agg(to_json(x)));
+CREATE MACRO json_array_elements(j) AS unnest(json_extract(j, '$[*]'));
+CREATE MACRO jsonb_array_elements(j) AS unnest(json_extract(j, '$[*]'));
+CREATE MACRO json_array_elements_text(j) AS unnest(json_extract_string(j, '$[*]'));
+CREATE MACRO jsonb_array_elements_text(j) AS unnest(json_extract_string(j, '$[*]'));
+CREATE MACRO json_object_keys(j) AS unnest(json_keys(j));
+CREATE MACRO jsonb_object_keys(j) AS unnest(json_keys(j));
+CREATE MACRO json_typeof(j) AS
+    CASE json_type(j) WHEN 'VARCHAR' THEN 'string' WHEN 'BIGINT' THEN 'number' WHEN 'UBIGINT' THEN 'number' WHEN 'DOUBLE' THEN 'number'
+         ELSE lower(json_type(j)) END;
+CREATE MACRO jsonb_typeof(j) AS
+    CASE json_type(j) WHEN 'VARCHAR' THEN 'string' WHEN 'BIGINT' THEN 'number' WHEN 'UBIGINT' THEN 'number' WHEN 'DOUBLE' THEN 'number'
+         ELSE lower(json_type(j)) END;
+CREATE MACRO parse_json(s) AS json(s);
+CREATE MACRO try_parse_json(s) AS try_cast_to_json(s);
+CREATE MACRO json_extract_scalar(j, p) AS json_extract_string(j, p);
+CREATE MACRO json_unquote(j) AS json_extract_string(j, '$');

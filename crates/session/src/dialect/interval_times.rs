@@ -14,8 +14,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::names_of_types::name_of_type;
-use super::rewrite::{double, taken};
-use crate::syntax::call;
+use super::rewrite::double;
+use crate::syntax::{call, taken};
 
 const NAME: &str = "interval_times";
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);

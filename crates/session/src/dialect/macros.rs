@@ -6,18 +6,19 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use datafusion::common::{plan_datafusion_err, plan_err};
+use datafusion::common::plan_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DropFunction, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, MacroArg,
-    MacroDefinition, ObjectName, ObjectNamePart, Query, Statement as Sql, TableAlias, TableFactor,
+    DropFunction, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, MacroArg, MacroDefinition,
+    ObjectName, ObjectNamePart, Query, Statement as Sql, TableAlias, TableFactor,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use parking_lot::RwLock;
 
-use crate::syntax::{Flow, Walk, normal, quoted, visit_part};
+use super::macro_clauses::{has_aggregates, with_clauses};
+use crate::syntax::{Flow, Walk, name_of, normal, quoted, visit_part};
 
 /// Parts that all macros of a statement may add to it, and how deep what one makes may be: names that double what they stand for
 /// would fill any memory, and the stack that a statement gets goes by its text.
@@ -97,14 +98,6 @@ fn single(name: &ObjectName) -> Result<String> {
     }
 }
 
-/// What is called, where it is a plain name.
-pub(super) fn name_of(call: &Function) -> Option<String> {
-    match call.name.0.as_slice() {
-        [ObjectNamePart::Identifier(name)] => Some(normal(name)),
-        _ => None,
-    }
-}
-
 /// The macros that every session has, by name and number of arguments.
 static KNOWN: LazyLock<HashMap<(String, usize), Macro>> = LazyLock::new(|| {
     let statements = Parser::parse_sql(&GenericDialect, include_str!("functions.sql")).unwrap_or_default();
@@ -179,8 +172,10 @@ impl Macro {
             return plan_err!("{name} is a macro of a table: it stands in FROM");
         };
         let mut body = body.clone();
+        // Those of the arguments are none of the macro's.
+        let has_aggregates = has_aggregates(&mut body);
         self.fill(&mut body, name, arguments(call)?, spent)?;
-        with_clauses(body, name, call)
+        with_clauses(body, has_aggregates, call)
     }
 
     fn fill(
@@ -316,85 +311,6 @@ impl Walk for Fill<'_> {
         };
         ControlFlow::Continue(())
     }
-}
-
-/// What macros call that takes FILTER and OVER.
-const AGGREGATES: [&str; 11] = [
-    "array_agg",
-    "first_value",
-    "last_value",
-    "count",
-    "bool_and",
-    "var_samp",
-    "sum",
-    "avg",
-    "string_agg",
-    "approx_distinct",
-    "approx_percentile_cont",
-];
-
-/// An argument without the parentheses that macros put around it.
-fn plain(arg: &FunctionArg) -> Option<&Expr> {
-    let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else { return None };
-    let mut expr = expr;
-    while let Expr::Nested(inner) = expr {
-        expr = inner;
-    }
-    Some(expr)
-}
-
-/// FILTER, OVER and the like of a call belong to the function that its macro calls.
-fn with_clauses(body: Expr, name: &str, call: &Function) -> Result<Expr> {
-    let (is_distinct, has_clauses) = match &call.args {
-        FunctionArguments::List(list) => (list.duplicate_treatment.is_some(), !list.clauses.is_empty()),
-        _ => (false, false),
-    };
-    let is_plain = call.filter.is_none() && call.over.is_none() && call.null_treatment.is_none();
-    if is_plain && !is_distinct && !has_clauses && call.within_group.is_empty() {
-        return Ok(match body {
-            Expr::Function(_) | Expr::Cast { .. } | Expr::Case { .. } => body,
-            other => Expr::Nested(Box::new(other)),
-        });
-    }
-    let refused = |what: &str| plan_datafusion_err!("{name} takes no {what}");
-    let aggregate = match body {
-        Expr::Function(function)
-            if name_of(&function).is_some_and(|name| AGGREGATES.contains(&name.as_str())) =>
-        {
-            Some(function)
-        }
-        _ => None,
-    };
-    let Some(mut function) = aggregate else { return Err(refused("FILTER, OVER, DISTINCT or ORDER BY")) };
-    if let (FunctionArguments::List(own), FunctionArguments::List(given)) = (&mut function.args, &call.args)
-        && (is_distinct || has_clauses)
-    {
-        let is_same = given.args.len() <= own.args.len()
-            && given.args.iter().zip(&own.args).all(|(given, own)| plain(given) == plain(own));
-        if !is_same || !own.clauses.is_empty() {
-            return Err(refused("DISTINCT or ORDER BY"));
-        }
-        own.duplicate_treatment = given.duplicate_treatment;
-        own.clauses.clone_from(&given.clauses);
-    }
-    function.filter = match (function.filter.take(), call.filter.clone()) {
-        (Some(own), Some(given)) => Some(Box::new(Expr::BinaryOp {
-            left: Box::new(Expr::Nested(own)),
-            op: BinaryOperator::And,
-            right: Box::new(Expr::Nested(given)),
-        })),
-        (own, given) => own.or(given),
-    };
-    if call.over.is_some() {
-        function.over.clone_from(&call.over);
-    }
-    if call.null_treatment.is_some() {
-        function.null_treatment = call.null_treatment;
-    }
-    if !call.within_group.is_empty() {
-        return Err(refused("WITHIN GROUP"));
-    }
-    Ok(Expr::Function(function))
 }
 
 /// Writes out the calls of a session's own macros.

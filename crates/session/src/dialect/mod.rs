@@ -2,15 +2,20 @@
 //! what DataFusion does not plan as something that it does: functions (`functions`, `functions.sql`), types, joins, files (`reading`) and
 //! macros. Where what comes out compiles, so does what was written. `kelpie.corrections = off` leaves all of this off.
 
+mod ages;
 mod aggregates;
+mod arrows;
 mod asof;
 mod by_name;
+mod by_row;
 mod columns;
 mod formats;
 mod from_first;
 mod functions;
 mod interval_times;
 mod joins;
+mod json;
+mod macro_clauses;
 mod macros;
 mod names_of_types;
 mod pivot;
@@ -20,6 +25,9 @@ mod rewrite;
 mod statements;
 mod strptime;
 mod summary;
+mod template_places;
+mod templates;
+mod text_functions;
 mod typed;
 mod types;
 mod words;
@@ -72,8 +80,12 @@ pub(crate) fn has_dynamic_columns(sql: &str) -> bool {
 
 /// Writes a syntax tree as one that DataFusion plans.
 pub(crate) fn rewrite(statement: &mut Statement, written: &Written<'_>, state: &SessionState) -> Result<()> {
-    let has_operators = written.has_powers || written.sql.contains("//") || written.sql.contains("^@");
-    let operators = has_operators.then_some(rewrite::Operators { has_powers: written.has_powers });
+    let has_arrows = ["->", "#>"].iter().any(|sign| written.sql.contains(sign));
+    let has_operators = written.has_powers || ["//", "^@"].iter().any(|sign| written.sql.contains(sign));
+    let operators = (has_operators || has_arrows).then(|| rewrite::Operators {
+        has_powers: written.has_powers,
+        reads_json: has_arrows && arrows::are_ours(|name| state.scalar_functions().contains_key(name)),
+    });
     rewrite::rewrite(statement, operators, state)
 }
 
@@ -83,6 +95,9 @@ pub(crate) fn add_to(context: &SessionContext) -> Result<()> {
     let mut state = state.write();
     typed::add(&mut state)?;
     aggregates::add(&mut state)?;
+    json::add(&mut state)?;
+    templates::add(&mut state)?;
+    text_functions::add(&mut state)?;
     state.register_relation_planner(Arc::new(summary::Summaries))?;
     state.register_relation_planner(Arc::new(asof::AsofJoins))?;
     state.register_relation_planner(Arc::new(pivot::Pivots))?;

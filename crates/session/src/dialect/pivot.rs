@@ -25,11 +25,10 @@ use datafusion::sql::sqlparser::ast::{
     Value, With,
 };
 
-use super::macros::name_of;
 use super::words::has;
 use crate::access::Access;
 use crate::corrections::with_needed;
-use crate::syntax::{Flow, Walk, call, plain_query, quoted, select_all, visit};
+use crate::syntax::{Flow, Walk, call, name_of, plain_query, quoted, select_all, visit};
 
 /// A call among the aggregates of a pivot: its arguments are what is grouped by.
 pub(super) const GROUP: &str = "kelpie: group";

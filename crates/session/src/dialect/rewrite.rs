@@ -8,13 +8,13 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Ident, ObjectName, ObjectNamePart,
     OrderBy, OrderByKind, Query, Select, SelectItem, Set, SetExpr, Statement as Sql, TableFactor,
-    UnaryOperator, Value,
+    UnaryOperator,
 };
 
 use super::functions::{Functions, literal, setting};
 use super::macros::{Expand, Macros, Spent};
-use super::{interval_times, joins, reading, types};
-use crate::syntax::{Flow, Walk, call, normal, quoted, visit};
+use super::{arrows, interval_times, joins, json, reading, types};
+use crate::syntax::{Flow, Walk, call, normal, quoted, taken, visit};
 
 /// Writes a statement anew.
 pub(super) fn rewrite(
@@ -58,6 +58,8 @@ fn flow(done: Result<()>) -> Flow {
 pub(super) struct Operators {
     /// Whether AT TIME ZONE is a power.
     pub has_powers: bool,
+    /// Whether arrows that make no lambda read JSON.
+    pub reads_json: bool,
 }
 
 impl Walk for Operators {
@@ -88,14 +90,11 @@ impl Walk for Operators {
             Expr::AtTimeZone { timestamp: base, time_zone: exponent } if self.has_powers => {
                 *expr = call("power", vec![double(taken(base)), double(taken(exponent))]);
             }
+            Expr::BinaryOp { .. } if self.reads_json => arrows::rewrite(expr),
             _ => {}
         }
         ControlFlow::Continue(())
     }
-}
-
-pub(super) fn taken(expr: &mut Expr) -> Expr {
-    std::mem::replace(expr, Expr::value(Value::Null))
 }
 
 pub(super) fn double(expr: Expr) -> Expr {
@@ -174,6 +173,10 @@ impl Walk for Rewrite<'_> {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         match expr {
+            Expr::Cast { data_type: DataType::JSON | DataType::JSONB, kind, expr: value, .. } => {
+                let name = if *kind == CastKind::TryCast { json::TRY_CAST } else { json::CAST };
+                *expr = call(name, vec![taken(value)]);
+            }
             Expr::Cast { data_type, .. } => types::convert(data_type),
             Expr::TypedString(typed) => types::convert(&mut typed.data_type),
             // A field of what is no column: DataFusion takes its name as a text.

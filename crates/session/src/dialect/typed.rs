@@ -29,6 +29,7 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
     let typed = [
         Typed::new("typeof", |_, data_type| Ok(lit(name_of_type(data_type)))),
         Typed::new("len", length),
+        Typed::new("hex", hex),
         Typed::new("epoch_ms", |value, data_type| epoch(value, data_type, TimeUnit::Millisecond)),
         Typed::new("epoch_us", |value, data_type| epoch(value, data_type, TimeUnit::Microsecond)),
         Typed::new("epoch_ns", |value, data_type| epoch(value, data_type, TimeUnit::Nanosecond)),
@@ -148,6 +149,23 @@ fn length(value: Expr, data_type: &DataType) -> Result<Expr> {
         other => return plan_err!("len: a {} has no length: texts and lists have one", name_of_type(other)),
     };
     Ok(cast(length, DataType::Int64))
+}
+
+/// The digits of a whole number, or of the bytes of a text.
+fn hex(value: Expr, data_type: &DataType) -> Result<Expr> {
+    use datafusion::functions::expr_fn::{encode, to_hex, upper};
+    Ok(upper(match data_type {
+        data_type if data_type.is_integer() => to_hex(cast(value, DataType::Int64)),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+            encode(cast(value, DataType::Binary), lit("hex"))
+        }
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            encode(value, lit("hex"))
+        }
+        DataType::Null => return Ok(lit(ScalarValue::Utf8(None))),
+        DataType::Dictionary(_, values) => return hex(cast(value, values.as_ref().clone()), values),
+        other => return plan_err!("hex: a {} is neither a whole number nor a text", name_of_type(other)),
+    }))
 }
 
 /// The units since 1970 of a time; of a number the time.

@@ -1,0 +1,48 @@
+//! `age(later, earlier)`: the time between two moments in months, days and parts of a day, as a calendar counts them.
+
+use chrono::{DateTime, Datelike, Months, NaiveDate, Timelike, Utc};
+
+/// A time between two moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Age {
+    pub months: i32,
+    pub days: i32,
+    pub nanoseconds: i64,
+}
+
+/// The age of microseconds since 1970; nothing where a calendar ends before.
+pub(super) fn age(later: i64, earlier: i64) -> Option<Age> {
+    if later < earlier {
+        let age = between(earlier, later)?;
+        return Some(Age { months: -age.months, days: -age.days, nanoseconds: -age.nanoseconds });
+    }
+    between(later, earlier)
+}
+
+/// The age, where the later moment is not before the earlier one.
+fn between(later: i64, earlier: i64) -> Option<Age> {
+    let (later, earlier) =
+        (DateTime::from_timestamp_micros(later)?, DateTime::from_timestamp_micros(earlier)?);
+    let time = |moment: &DateTime<Utc>| {
+        i64::from(moment.num_seconds_from_midnight()) * 1_000_000_000 + i64::from(moment.nanosecond())
+    };
+    let month = |moment: &DateTime<Utc>| i64::from(moment.year()) * 12 + i64::from(moment.month0());
+    let mut nanoseconds = time(&later) - time(&earlier);
+    let mut days = i64::from(later.day()) - i64::from(earlier.day());
+    let mut months = month(&later) - month(&earlier);
+    if nanoseconds < 0 {
+        nanoseconds += 86_400_000_000_000;
+        days -= 1;
+    }
+    if days < 0 {
+        days += i64::from(days_of_month(earlier.year(), earlier.month())?);
+        months -= 1;
+    }
+    Some(Age { months: i32::try_from(months).ok()?, days: i32::try_from(days).ok()?, nanoseconds })
+}
+
+fn days_of_month(year: i32, month: u32) -> Option<u32> {
+    let first = NaiveDate::from_ymd_opt(year, month, 1)?;
+    let next = first.checked_add_months(Months::new(1))?;
+    u32::try_from((next - first).num_days()).ok()
+}
