@@ -8,8 +8,8 @@ use datafusion::sql::sqlparser::ast::{
     ObjectName, ObjectNamePart, TimezoneInfo, Value,
 };
 
-use super::formats;
 use super::macros::{Spent, known};
+use super::{formats, ordered_sets};
 use crate::syntax::{call, name_of};
 
 /// Functions of any number of arguments that have another name.
@@ -17,8 +17,10 @@ const RENAMED: [(&str, &str); 3] =
     [("list_value", "make_array"), ("list_pack", "make_array"), ("string_to_list", "string_to_array")];
 
 /// Functions that are there already, and what those of other arguments are in `functions.sql`.
-const OTHER_ARGUMENTS: [(&str, usize, &str); 4] = [
+const OTHER_ARGUMENTS: [(&str, usize, &str); 6] = [
     ("string_agg", 1, "group_concat"),
+    ("max", 2, "max n"),
+    ("min", 2, "min n"),
     ("age", 1, "age"),
     ("encode", 1, "encode text"),
     ("decode", 1, "decode bytes"),
@@ -92,6 +94,7 @@ impl Functions<'_> {
                 return Ok(several);
             }
         }
+        ordered_sets::rewrite(&name, function)?;
         if name == "strptime" || name == "try_strptime" {
             strptime(function);
         }

@@ -138,6 +138,11 @@ CREATE MACRO list_min(l) AS array_min(l);
 CREATE MACRO list_unique(l) AS array_length(array_distinct(array_compact(l)));
 
 -- Aggregates.
+CREATE MACRO favg(x) AS avg(CAST(x AS DOUBLE));
+CREATE MACRO sum_no_overflow(x) AS sum(x);
+CREATE MACRO sem(x) AS stddev_pop(x) / sqrt(count(x));
+CREATE MACRO "max n"(x, n) AS array_slice(array_agg(x ORDER BY x DESC) FILTER (WHERE x IS NOT NULL), 1, n);
+CREATE MACRO "min n"(x, n) AS array_slice(array_agg(x ORDER BY x ASC) FILTER (WHERE x IS NOT NULL), 1, n);
 CREATE MACRO list(x) AS array_agg(x);
 CREATE MACRO first(x) AS first_value(x);
 CREATE MACRO last(x) AS last_value(x);
@@ -183,6 +188,12 @@ CREATE MACRO min_by(x, y) AS first_value(x ORDER BY y ASC) FILTER (WHERE x IS NO
 CREATE MACRO arg_max(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
 CREATE MACRO argmax(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
 CREATE MACRO max_by(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL);
+CREATE MACRO arg_min(x, y, n) AS array_slice(array_agg(x ORDER BY y ASC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL), 1, n);
+CREATE MACRO argmin(x, y, n) AS array_slice(array_agg(x ORDER BY y ASC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL), 1, n);
+CREATE MACRO min_by(x, y, n) AS array_slice(array_agg(x ORDER BY y ASC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL), 1, n);
+CREATE MACRO arg_max(x, y, n) AS array_slice(array_agg(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL), 1, n);
+CREATE MACRO argmax(x, y, n) AS array_slice(array_agg(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL), 1, n);
+CREATE MACRO max_by(x, y, n) AS array_slice(array_agg(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL), 1, n);
 
 -- JSON.
 CREATE MACRO json_group_array(x) AS json_array_of_list(array_agg(to_json(x)));
