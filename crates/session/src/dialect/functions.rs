@@ -13,8 +13,12 @@ use super::{formats, ordered_sets};
 use crate::syntax::{call, name_of};
 
 /// Functions of any number of arguments that have another name.
-const RENAMED: [(&str, &str); 3] =
-    [("list_value", "make_array"), ("list_pack", "make_array"), ("string_to_list", "string_to_array")];
+const RENAMED: [(&str, &str); 4] = [
+    ("list_value", "make_array"),
+    ("list_pack", "make_array"),
+    ("string_to_list", "string_to_array"),
+    ("row", "struct"),
+];
 
 /// Functions that are there already, and what those of other arguments are in `functions.sql`.
 const OTHER_ARGUMENTS: [(&str, usize, &str); 6] = [
@@ -27,7 +31,7 @@ const OTHER_ARGUMENTS: [(&str, usize, &str); 6] = [
 ];
 
 /// Functions that are written out here.
-const OWN: [&str; 9] = [
+const OWN: [&str; 14] = [
     "current_schema",
     "current_database",
     "struct_pack",
@@ -36,6 +40,11 @@ const OWN: [&str; 9] = [
     "strftime",
     "time_bucket",
     "current_setting",
+    "list_aggregate",
+    "list_aggr",
+    "array_aggregate",
+    "array_aggr",
+    "aggregate",
     "string_agg",
 ];
 
@@ -98,6 +107,9 @@ impl Functions<'_> {
         if name == "strptime" || name == "try_strptime" {
             strptime(function);
         }
+        if name == "struct_insert" {
+            name_fields(function);
+        }
         if self.is_there(&name) {
             return Ok(None);
         }
@@ -113,6 +125,9 @@ impl Functions<'_> {
             "current_setting" => current_setting(function, self.state).map(Some),
             "current_schema" => Ok(Some(literal(&self.state.config_options().catalog.default_schema))),
             "current_database" => Ok(Some(literal(&self.state.config_options().catalog.default_catalog))),
+            "list_aggregate" | "list_aggr" | "array_aggregate" | "array_aggr" | "aggregate" => {
+                self.list_aggregate(&name, function).map(Some)
+            }
             _ => self.known(&name, &name, function),
         }
     }
@@ -122,6 +137,27 @@ impl Functions<'_> {
         match known(name, arguments(function).len()) {
             Some(known) => known.written_out(shown, function, self.spent).map(Some),
             None => Ok(None),
+        }
+    }
+
+    /// `list_aggregate(l, 'sum')` is `list_sum(l)`: the name of the aggregate must stand there.
+    fn list_aggregate(&mut self, name: &str, function: &Function) -> Result<Expr> {
+        let values = values(function).unwrap_or_default();
+        let (Some(list), Some(aggregate)) = (values.first(), values.get(1).and_then(|value| text(value)))
+        else {
+            return plan_err!("{name} takes a list and the name of an aggregate, such as {name}(l, 'sum')");
+        };
+        let others = values.iter().skip(2).map(|value| (*value).clone());
+        let of_list =
+            call(&format!("list_{aggregate}"), [(*list).clone()].into_iter().chain(others).collect());
+        match &of_list {
+            Expr::Function(of_list) if !self.is_there(&format!("list_{aggregate}")) => {
+                match self.known(&format!("list_{aggregate}"), name, of_list)? {
+                    Some(written) => Ok(written),
+                    None => plan_err!("{name}: lists have no aggregate '{aggregate}'"),
+                }
+            }
+            _ => Ok(of_list),
         }
     }
 
@@ -220,6 +256,20 @@ fn struct_pack(function: &Function) -> Result<Expr> {
         fields.extend([literal(name), value.clone()]);
     }
     Ok(call("named_struct", fields))
+}
+
+/// `struct_insert(s, a := 1)` is `struct_insert(s, 'a', 1)`.
+fn name_fields(function: &mut Function) {
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    list.args = std::mem::take(&mut list.args)
+        .into_iter()
+        .flat_map(|arg| match arg {
+            FunctionArg::Named { name, arg, .. } => {
+                vec![unnamed(literal(name.value)), FunctionArg::Unnamed(arg)]
+            }
+            arg => vec![arg],
+        })
+        .collect();
 }
 
 /// The list of quantiles that several fractions ask for.

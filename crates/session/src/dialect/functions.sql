@@ -136,6 +136,24 @@ CREATE MACRO struct_extract(s, n) AS get_field(s, n);
 CREATE MACRO list_reverse_sort(l) AS array_sort(l, 'DESC', 'NULLS LAST');
 CREATE MACRO list_min(l) AS array_min(l);
 CREATE MACRO list_unique(l) AS array_length(array_distinct(array_compact(l)));
+CREATE MACRO array_zip(a, b) AS arrays_zip(a, b);
+CREATE MACRO array_unique(l) AS array_length(array_distinct(array_compact(l)));
+CREATE MACRO array_reverse_sort(l) AS array_sort(l, 'DESC', 'NULLS LAST');
+CREATE MACRO list_select(l, k) AS array_transform(k, i -> array_element(l, i));
+CREATE MACRO list_where(l, m) AS list_filter(l, (x, i) -> array_element(m, i));
+CREATE MACRO list_string_agg(l) AS array_to_string(l, ',');
+CREATE MACRO list_string_agg(l, t) AS array_to_string(l, t);
+CREATE MACRO list_dot_product(a, b) AS inner_product(a, b);
+CREATE MACRO list_inner_product(a, b) AS inner_product(a, b);
+CREATE MACRO array_dot_product(a, b) AS inner_product(a, b);
+CREATE MACRO array_inner_product(a, b) AS inner_product(a, b);
+CREATE MACRO list_cosine_distance(a, b) AS cosine_distance(a, b);
+CREATE MACRO array_cosine_distance(a, b) AS cosine_distance(a, b);
+CREATE MACRO list_cosine_similarity(a, b) AS 1 - cosine_distance(a, b);
+CREATE MACRO array_cosine_similarity(a, b) AS 1 - cosine_distance(a, b);
+CREATE MACRO map_contains(m, k) AS array_has(map_keys(m), k);
+CREATE MACRO map_contains_value(m, x) AS array_has(map_values(m), x);
+CREATE MACRO map_extract_value(m, k) AS array_element(map_extract(m, k), 1);
 
 -- Aggregates.
 CREATE MACRO favg(x) AS avg(CAST(x AS DOUBLE));

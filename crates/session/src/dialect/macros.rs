@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use parking_lot::RwLock;
 
+use super::lambdas;
 use super::macro_clauses::{has_aggregates, with_clauses};
 use crate::syntax::{Flow, Walk, name_of, normal, quoted, visit_part};
 
@@ -102,7 +103,10 @@ fn single(name: &ObjectName) -> Result<String> {
 static KNOWN: LazyLock<HashMap<(String, usize), Macro>> = LazyLock::new(|| {
     let statements = Parser::parse_sql(&GenericDialect, include_str!("functions.sql")).unwrap_or_default();
     let known = statements.into_iter().filter_map(|statement| match statement {
-        Sql::CreateMacro { name, args, definition, .. } => {
+        Sql::CreateMacro { name, args, mut definition, .. } => {
+            if let MacroDefinition::Expr(body) = &mut definition {
+                let _ = visit_part(body, &mut Lambdas);
+            }
             let made = Macro::new(args.as_deref().unwrap_or_default(), definition).ok()?;
             Some(((single(&name).ok()?, made.parameters.len()), made))
         }
@@ -110,6 +114,16 @@ static KNOWN: LazyLock<HashMap<(String, usize), Macro>> = LazyLock::new(|| {
     });
     known.collect()
 });
+
+/// Makes lambdas of arrows.
+struct Lambdas;
+
+impl Walk for Lambdas {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        lambdas::rewrite(expr);
+        ControlFlow::Continue(())
+    }
+}
 
 /// A macro that every session has.
 pub(super) fn known(name: &str, arguments: usize) -> Option<&'static Macro> {

@@ -7,13 +7,13 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Ident, ObjectName, ObjectNamePart,
-    OrderBy, OrderByKind, Query, Select, SelectItem, Set, SetExpr, Statement as Sql, TableFactor,
-    UnaryOperator,
+    OrderBy, OrderByKind, Query, Select, SelectItem, Set, SetExpr, Statement as Sql, Subscript, TableFactor,
+    UnaryOperator, Value,
 };
 
 use super::functions::{Functions, literal, setting};
 use super::macros::{Expand, Macros, Spent};
-use super::{arrows, interval_times, joins, json, reading, types};
+use super::{arrows, interval_times, joins, json, lambdas, reading, types};
 use crate::syntax::{Flow, Walk, call, normal, quoted, taken, visit};
 
 /// Writes a statement anew.
@@ -64,6 +64,7 @@ pub(super) struct Operators {
 
 impl Walk for Operators {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        lambdas::rewrite(expr);
         // A sign belongs to the base, -2 ** 2 is 4, and the parser gives it to the power.
         if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } = expr
             && self.has_powers
@@ -100,6 +101,10 @@ impl Walk for Operators {
 pub(super) fn double(expr: Expr) -> Expr {
     let data_type = DataType::Double(ExactNumberInfo::None);
     Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
+}
+
+fn number(digits: &str) -> Expr {
+    Expr::value(Value::Number(digits.to_string(), false))
 }
 
 /// Functions, types, joins and files.
@@ -182,6 +187,11 @@ impl Walk for Rewrite<'_> {
             // A field of what is no column: DataFusion takes its name as a text.
             Expr::CompoundFieldAccess { access_chain, .. } => {
                 for access in access_chain {
+                    // A slice without a bound goes to the end.
+                    if let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access {
+                        lower_bound.get_or_insert_with(|| number("1"));
+                        upper_bound.get_or_insert_with(|| number("-1"));
+                    }
                     if let AccessExpr::Dot(field @ Expr::Identifier(_)) = access
                         && let Expr::Identifier(name) = &*field
                     {
@@ -194,6 +204,15 @@ impl Walk for Rewrite<'_> {
                 Ok(None) => {}
                 Err(error) => return ControlFlow::Break(Some(error)),
             },
+            Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
+                *expr = call("array_has_any", vec![taken(left), taken(right)]);
+            }
+            Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: bits } => {
+                let (bits, ones) = (Expr::Nested(Box::new(taken(bits))), Box::new(number("-1")));
+                let turned =
+                    Expr::BinaryOp { left: Box::new(bits), op: BinaryOperator::BitwiseXor, right: ones };
+                *expr = Expr::Nested(Box::new(turned));
+            }
             Expr::BinaryOp { .. } | Expr::Interval(_) => interval_times::rewrite(expr),
             _ => {}
         }

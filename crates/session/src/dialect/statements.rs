@@ -4,9 +4,9 @@ use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::from_first;
 use super::summary::SUMMARY;
 use super::words::{Change, Words, has};
+use super::{from_first, lambdas};
 
 /// The only column of `INSERT INTO t BY NAME …`, until those of its query are known.
 pub(super) const BY_NAME: &str = "kelpie: by name";
@@ -18,10 +18,11 @@ pub(super) const ASOF_LEFT: &str = "kelpie: left";
 /// Whether a text may be one that is written anew here: others are not taken apart.
 pub(super) fn may_change(sql: &str) -> bool {
     let both = |a, b| has(sql, a) && has(sql, b);
-    ["summarize", "asof", "**", "macro", "?", "pivot", "struct"].iter().any(|word| has(sql, word))
+    ["summarize", "asof", "**", "macro", "?", "pivot", "struct", "lambda"].iter().any(|word| has(sql, word))
         || both("copy", "from")
         || both("insert", "by")
         || both("create", "function")
+        || sql.contains('[') && both("for", "in")
         || from_first::may_change(sql)
 }
 
@@ -33,6 +34,7 @@ pub(super) fn changes(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()
     asof_joins(words, changes)?;
     macros(words, changes);
     structs(words, changes);
+    lambdas::changes(words, changes);
     from_first::changes(words, first(words), changes);
     powers(words, changes)?;
     placeholders(words, changes)

@@ -30,6 +30,7 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
         Typed::new("typeof", |_, data_type| Ok(lit(name_of_type(data_type)))),
         Typed::new("len", length),
         Typed::new("hex", hex),
+        Typed::new("struct_keys", struct_keys),
         Typed::new("epoch_ms", |value, data_type| epoch(value, data_type, TimeUnit::Millisecond)),
         Typed::new("epoch_us", |value, data_type| epoch(value, data_type, TimeUnit::Microsecond)),
         Typed::new("epoch_ns", |value, data_type| epoch(value, data_type, TimeUnit::Nanosecond)),
@@ -166,6 +167,15 @@ fn hex(value: Expr, data_type: &DataType) -> Result<Expr> {
         DataType::Dictionary(_, values) => return hex(cast(value, values.as_ref().clone()), values),
         other => return plan_err!("hex: a {} is neither a whole number nor a text", name_of_type(other)),
     }))
+}
+
+/// The names of a struct's fields.
+fn struct_keys(value: Expr, data_type: &DataType) -> Result<Expr> {
+    let DataType::Struct(fields) = data_type else {
+        return plan_err!("struct_keys: a {} is no struct", name_of_type(data_type));
+    };
+    let names = fields.iter().map(|field| lit(field.name())).collect();
+    when(value.is_not_null(), datafusion::functions_nested::expr_fn::make_array(names)).end()
 }
 
 /// The units since 1970 of a time; of a number the time.

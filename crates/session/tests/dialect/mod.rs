@@ -231,6 +231,8 @@ async fn what_is_written_in_other_words_compiles() {
         "select if(x > 1, 1, 2), regexp_matches(s, '^a') from t",
         "select s, arg_max(i, x) from t group by s",
         "select t.i, u.x from t asof join u on t.s = u.s and t.m >= u.m",
+        "select s, favg(i), subtract(max(i), 1) from t where ~i < 0 group by s",
+        "select s, sum(i) from t where s ->> 'a' = 'x' group by s",
     ] {
         let plan = session.explain(sql, Stage::Plan).await.unwrap();
         let first = plan.lines().next().unwrap_or_default().trim_start();
@@ -303,6 +305,9 @@ async fn without_corrections_nothing_is_written_anew() {
         "select * from t semi join t as u using (i)",
         "create macro m() as 1",
         "select * from read_csv('x.csv')",
+        "select '[1]' -> 0",
+        "select list_transform([1], lambda x: x)",
+        "select [x for x in [1]]",
     ] {
         assert!(session.sql(sql).await.is_err(), "{sql}");
     }
@@ -336,5 +341,5 @@ async fn the_examples_of_the_page_run() {
             examples += 1;
         }
     }
-    assert!(examples >= 55, "{examples}");
+    assert!(examples >= 85, "{examples}");
 }

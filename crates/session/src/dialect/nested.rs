@@ -1,0 +1,168 @@
+//! Structs and maps that are made of others: `struct_insert(s, b := 1)`, `map_from_entries(l)`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, MapArray, StructArray};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use datafusion::common::{ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::registry::FunctionRegistry;
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use super::names_of_types::name_of_type;
+
+/// Adds the functions that a session has not got yet.
+pub(super) fn add(state: &mut SessionState) -> Result<()> {
+    let insert = StructInsert { signature: Signature::variadic_any(Volatility::Immutable) };
+    let map = MapFromEntries { signature: Signature::any(1, Volatility::Immutable) };
+    for function in [ScalarUDF::new_from_impl(insert), ScalarUDF::new_from_impl(map)] {
+        if !state.scalar_functions().contains_key(function.name()) {
+            state.register_udf(Arc::new(function))?;
+        }
+    }
+    Ok(())
+}
+
+/// A struct with more fields: of the struct, and of names and values in turn.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct StructInsert {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for StructInsert {
+    fn name(&self) -> &str {
+        "struct_insert"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        internal_err!("struct_insert has a field")
+    }
+
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        let Some((first, added)) = arguments.arg_fields.split_first() else {
+            return plan_err!("struct_insert takes a struct and fields, such as struct_insert(s, a := 1)");
+        };
+        let DataType::Struct(fields) = first.data_type() else {
+            return plan_err!("struct_insert: a {} is no struct", name_of_type(first.data_type()));
+        };
+        if added.len() % 2 == 1 {
+            return plan_err!("struct_insert: a field has no name: write name := value");
+        }
+        let mut fields: Vec<FieldRef> = fields.iter().cloned().collect();
+        let names = arguments.scalar_arguments.iter().skip(1).step_by(2);
+        for (name, value) in names.zip(added.iter().skip(1).step_by(2)) {
+            let Some(Some(Some(name))) = name.map(ScalarValue::try_as_str) else {
+                return plan_err!("struct_insert: a field has no name: write name := value");
+            };
+            if fields.iter().any(|field| field.name() == name) {
+                return plan_err!("struct_insert: the struct has a field {name} already");
+            }
+            fields.push(Arc::new(Field::new(name, value.data_type().clone(), true)));
+        }
+        Ok(Arc::new(Field::new("struct_insert", DataType::Struct(fields.into()), first.is_nullable())))
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let DataType::Struct(fields) = arguments.return_field.data_type() else {
+            return internal_err!("struct_insert makes a struct");
+        };
+        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
+        let Some((first, added)) = arrays.split_first() else {
+            return internal_err!("struct_insert of nothing");
+        };
+        let first = first.as_struct();
+        let mut columns: Vec<ArrayRef> = first.columns().to_vec();
+        columns.extend(added.iter().skip(1).step_by(2).cloned());
+        let made = StructArray::try_new(fields.clone(), columns, first.nulls().cloned())?;
+        Ok(ColumnarValue::Array(Arc::new(made)))
+    }
+}
+
+/// A map of a list of structs, each with a key and a value.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct MapFromEntries {
+    signature: Signature,
+}
+
+/// The entries of the map, and their columns.
+struct Entries {
+    field: FieldRef,
+    columns: Fields,
+}
+
+impl Entries {
+    fn of(data_type: &DataType) -> Result<Entries> {
+        if let DataType::List(element) = data_type
+            && let DataType::Struct(fields) = element.data_type()
+            && let [key, value] = fields.as_ref()
+        {
+            let columns: Fields = vec![
+                Field::new("key", key.data_type().clone(), false),
+                Field::new("value", value.data_type().clone(), true),
+            ]
+            .into();
+            let field = Arc::new(Field::new("entries", DataType::Struct(columns.clone()), false));
+            return Ok(Entries { field, columns });
+        }
+        plan_err!(
+            "map_from_entries takes a list of structs of a key and a value, and a {} is none",
+            name_of_type(data_type)
+        )
+    }
+}
+
+impl ScalarUDFImpl for MapFromEntries {
+    fn name(&self) -> &str {
+        "map_from_entries"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        match arguments {
+            [only] => Ok(DataType::Map(Entries::of(only)?.field, false)),
+            _ => plan_err!("map_from_entries takes a list"),
+        }
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [list] = arguments.args.as_slice() else { return internal_err!("map_from_entries of one list") };
+        let list = list.to_array(arguments.number_rows)?;
+        let entries = Entries::of(list.data_type())?;
+        let list = list.as_list::<i32>();
+        for row in (0..list.len()).filter(|row| list.is_valid(*row)) {
+            let structs = list.value(row);
+            let [keys, _] = structs.as_struct().columns() else { return internal_err!("an entry of a pair") };
+            let mut known = HashSet::with_capacity(keys.len());
+            for place in 0..keys.len() {
+                let key = ScalarValue::try_from_array(keys, place)?;
+                if key.is_null() || structs.is_null(place) {
+                    return exec_err!("map_from_entries: a key is NULL");
+                }
+                if !known.insert(key.clone()) {
+                    return exec_err!("map_from_entries: the key {key} comes twice");
+                }
+            }
+        }
+        // What lies behind a list that is NULL may be anything.
+        let (_, offsets, values, nulls) = list.clone().into_parts();
+        let columns = values.as_struct().columns().to_vec();
+        let has_nulls = columns.first().is_some_and(|keys| keys.null_count() > 0);
+        if has_nulls {
+            return exec_err!("map_from_entries: a key is NULL");
+        }
+        let columns = StructArray::try_new(entries.columns, columns, None)?;
+        let map = MapArray::try_new(entries.field, offsets, columns, nulls, false)?;
+        Ok(ColumnarValue::Array(Arc::new(map)))
+    }
+}
