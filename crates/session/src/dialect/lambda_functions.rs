@@ -7,7 +7,9 @@ use datafusion::arrow::array::{
     new_null_array,
 };
 use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::compute::{cast, filter, interleave, take, take_arrays};
+use datafusion::arrow::compute::{
+    CastOptions, cast, cast_with_options, filter, interleave, take, take_arrays,
+};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::utils::{adjust_offsets_for_slice, list_values, list_values_row_number};
 use datafusion::common::{exec_err, internal_err, plan_err};
@@ -157,7 +159,9 @@ impl ListFunction {
                 &[&|| Ok(Arc::clone(&before)), &|| Ok(Arc::clone(&next)), &|| Ok(Arc::clone(&number))],
                 |captured| Ok(take_arrays(captured, &UInt64Array::from(rows.clone()), None)?),
             )?;
-            so_far = cast(&value.into_array(rows.len())?, &data_type)?;
+            // What is no value of the type is an error, and not NULL.
+            let strict = CastOptions { safe: false, ..CastOptions::default() };
+            so_far = cast_with_options(&value.into_array(rows.len())?, &data_type, &strict)?;
         }
         let done: Vec<&dyn Array> = done.iter().map(AsRef::as_ref).collect();
         Ok(interleave(&done, &answers)?)

@@ -7,7 +7,7 @@ use datafusion::error::Result;
 use super::document::{Json, Kind, write_letters};
 use crate::dialect::by_row::{Definition, Kind as Parameter};
 
-/// Levels of the second value: it is gone into one by one.
+/// Levels of both values: they are gone into one by one, and each level is read anew.
 const MOST_LEVELS: usize = 200;
 
 pub(super) fn definitions() -> [Definition; 2] {
@@ -41,8 +41,8 @@ pub(super) fn definitions() -> [Definition; 2] {
 
 fn both<'a>(function: &str, first: &'a str, second: &'a str) -> Result<(Json<'a>, Json<'a>)> {
     let (first, second) = (Json::of(first, function)?, Json::of(second, function)?);
-    match second.levels() > MOST_LEVELS {
-        true => exec_err!("{function}: the second value has more than {MOST_LEVELS} levels"),
+    match first.levels().max(second.levels()) > MOST_LEVELS {
+        true => exec_err!("{function}: a value has more than {MOST_LEVELS} levels"),
         false => Ok((first, second)),
     }
 }

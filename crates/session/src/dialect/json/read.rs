@@ -18,6 +18,9 @@ use super::marks::marked;
 use super::path::Path;
 use crate::dialect::names_of_types::name_of_type;
 
+/// Levels of a value that is written on lines: each line has as many blanks as there are levels around it.
+const MOST_LEVELS: usize = 1000;
+
 /// What is asked of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum What {
@@ -311,7 +314,13 @@ impl ScalarUDFImpl for Read {
             let before = found.len();
             let json = match text {
                 Some(text) if self.what == What::IsValid => Json::valid(text),
-                Some(text) => Some(Json::of(text, self.name)?),
+                Some(text) => {
+                    let json = Json::of(text, self.name)?;
+                    if self.what == What::Lines && json.levels() > MOST_LEVELS {
+                        return exec_err!("{}: a value has more than {MOST_LEVELS} levels", self.name);
+                    }
+                    Some(json)
+                }
                 None => None,
             };
             let path = match &paths {
