@@ -41,7 +41,7 @@ pub enum Plan {
         keys: Vec<Expr>,
         /// Aggregates.
         aggregates: Vec<Aggregate>,
-        /// Names of the columns, keys first.
+        /// Names of the keys' columns.
         names: Vec<String>,
     },
     /// Groups by several sets of keys.
@@ -231,6 +231,18 @@ pub enum AggregateFunction {
     GreatestBound(Few),
     /// A statistic of pairs of `Float64` ([`Function::Pair`](crate::expr::Function::Pair)) of which neither is NULL.
     OfPairs(PairStatistic),
+}
+
+impl AggregateFunction {
+    /// What makes the aggregate of some rows of those of parts of them; `None` where nothing does.
+    pub fn of_parts(self) -> Option<AggregateFunction> {
+        use AggregateFunction::*;
+        match self {
+            Count => Some(Sum),
+            Sum | SumExact | Min | Max | BitAnd | BitOr | BitXor => Some(self),
+            _ => None,
+        }
+    }
 }
 
 /// What is computed of pairs of values. The names are those of a regression, in which the first of a pair is `y` and the second `x`.

@@ -56,6 +56,7 @@ mod multi_column_distinct;
 mod near_block;
 mod ordered_rows;
 mod part_delivery;
+mod parts;
 mod plan_files;
 mod queries;
 mod queue;

@@ -1,6 +1,6 @@
-//! An aggregation, join or window in parts that a hash of its keys chooses.
+//! A plan in parts of an operator in it that a hash of its keys chooses.
 //!
-//! The rows of its inputs are brought to the host once, each with the number of its part. How many parts there are is found while
+//! The rows of the operator's inputs are brought to the host once, each with the number of its part. How many parts there are is found while
 //! they are made: the first are as large as their rows alone allow, and where one does not fit, its rows are cut in two, and so are
 //! those of all others that are as large, without being tried. So a budget half as large makes about twice as many parts, and what
 //! is tried in vain is one part at each halving. Parts of about the same size are one program, as they are described by what holds
@@ -15,6 +15,7 @@ use kelpie_compile::plan::Plan;
 use kelpie_compile::types::DataType;
 use kelpie_device::DeviceError;
 
+use super::parted::Parted;
 use super::{known_columns, tried_in_vain};
 use crate::delivery::Collected;
 use crate::error::EngineError;
@@ -54,7 +55,7 @@ impl PartBits {
 
 /// Parts that are being made.
 struct Making<'p> {
-    plan: &'p Plan,
+    parted: &'p Parted<'p>,
     /// Of each input, what is known of each column.
     columns: Vec<Vec<Expected>>,
     /// The fewest bytes of rows of a part that did not fit.
@@ -65,13 +66,11 @@ struct Making<'p> {
 }
 
 impl Execution<'_> {
-    /// Runs a plan for each part of the keys of its inputs.
-    pub(super) fn by_keys(&mut self, plan: &Plan, keys: &[&[Expr]]) -> Result<Vec<RecordBatch>, EngineError> {
-        if let Some(rows) = self.by_scans(plan, keys)? {
-            return Ok(rows);
-        }
+    /// Runs a plan for each part of the operator.
+    pub(super) fn by_keys(&mut self, parted: &Parted<'_>) -> Result<Vec<RecordBatch>, EngineError> {
+        let plan = parted.operator();
         let mut inputs = Vec::new();
-        for (input, keys) in plan.inputs().into_iter().zip(keys) {
+        for (input, keys) in plan.inputs().into_iter().zip(parted.keys()) {
             let input = self.through_host(input)?;
             inputs.push(self.collect_stage(&with_part(&input, keys))?);
         }
@@ -80,7 +79,7 @@ impl Execution<'_> {
         let fields = plan.inputs().into_iter().map(|input| input.fields().len());
         let columns = inputs.iter().zip(fields).map(|(rows, count)| known_columns(rows, count)).collect();
         let (too_large, rows) = (u64::MAX, Vec::new());
-        let mut making = Making { plan, columns, too_large, parts: 0, in_vain: 0, rows };
+        let mut making = Making { parted, columns, too_large, parts: 0, in_vain: 0, rows };
         self.cut(&inputs, PartBits { left: PART_BITS, bits }, &mut making)?;
         let Making { parts, in_vain, rows, .. } = making;
         let tried = tried_in_vain(in_vain);
@@ -108,7 +107,7 @@ impl Execution<'_> {
             }
             let bytes = held_bytes(&rows);
             if bytes < making.too_large || bits.below() == 0 {
-                match self.run_part(making.plan, &rows, &common) {
+                match self.run_part(making.parted, &rows, &common) {
                     Ok(rows) => {
                         making.parts += 1;
                         making.rows.extend(rows);
@@ -131,28 +130,26 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Runs a plan whose inputs are such rows.
+    /// Runs a plan where the inputs of the operator are such rows.
     fn run_part(
         &mut self,
-        plan: &Plan,
+        parted: &Parted<'_>,
         inputs: &[Vec<RecordBatch>],
         common: &[CommonFacts],
     ) -> Result<Vec<RecordBatch>, EngineError> {
         let movement = Movement::of(MemoryFallback::Parts, &self.options, &self.device);
         let (first, pipelines) = (self.inputs.len(), self.metrics.pipelines.len());
-        let mut inputs = inputs.iter().zip(common);
-        let plan = plan.map_inputs::<EngineError>(&mut |input| {
+        let mut scans = Vec::new();
+        for (input, (rows, common)) in parted.operator().inputs().into_iter().zip(inputs.iter().zip(common)) {
             let fields = input.fields();
             let without_part: Vec<usize> = (0..fields.len()).collect();
-            let (rows, common) = inputs.next().ok_or_else(|| {
-                EngineError::Internal("a part has rows of fewer inputs than its plan".into())
-            })?;
             let rows = rows.iter().map(|batch| batch.project(&without_part));
             let rows = rows.collect::<Result<Vec<_>, _>>()?;
             let source = MemorySource::new("rows", result::arrow_schema(&fields), rows);
             self.keep_source(source.with_common(common.clone()));
-            Ok(rows_of_a_stage(self.inputs.len() - 1, fields))
-        })?;
+            scans.push(rows_of_a_stage(self.inputs.len() - 1, fields));
+        }
+        let plan = parted.over(scans);
         let mut out = Collected::default();
         let loaded = self.load(&plan, &movement);
         let outcome = loaded.and_then(|loaded| self.run_loaded(&plan, &loaded, movement, &mut out));

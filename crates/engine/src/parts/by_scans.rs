@@ -1,4 +1,4 @@
-//! An aggregation, join or window in two or four parts, each of which reads the inputs once more.
+//! A plan in two or four parts of an operator in it, each of which reads the inputs once more.
 //!
 //! To bring rows to the host by their parts takes as long as three times reading them ([`super::by_keys`]). Two parts that each read
 //! everything and keep their half of the keys take at most twice the time of one. So that is the first step below what fits as a whole;
@@ -11,7 +11,8 @@ use kelpie_compile::types::{DataType, Literal};
 use kelpie_device::DeviceError;
 
 use super::by_keys::PART_BITS;
-use super::{breaks, tried_in_vain};
+use super::parted::Parted;
+use super::tried_in_vain;
 use crate::delivery::Collected;
 use crate::error::EngineError;
 use crate::execution::Execution;
@@ -37,19 +38,15 @@ struct Scanned {
 }
 
 impl Execution<'_> {
-    /// Runs a plan for each part of the keys of its inputs, which are read for each; `None` where four parts are too few, or an input is
-    /// not only read.
-    pub(super) fn by_scans(
-        &mut self,
-        plan: &Plan,
-        keys: &[&[Expr]],
-    ) -> Result<Option<Vec<RecordBatch>>, EngineError> {
-        if plan.inputs().into_iter().any(breaks) {
+    /// Runs a plan for each part of the operator, whose inputs are read for each; `None` where four parts are too few, or what is read
+    /// again may not be the same rows.
+    pub(super) fn by_scans(&mut self, parted: &Parted<'_>) -> Result<Option<Vec<RecordBatch>>, EngineError> {
+        if !parted.operator().inputs().into_iter().all(is_the_same_again) {
             return Ok(None);
         }
         let mut scanned = Scanned::default();
         for number in 0..2 {
-            if !self.scan_part(plan, keys, ScanPart { bits: 1, number }, &mut scanned)? {
+            if !self.scan_part(parted, ScanPart { bits: 1, number }, &mut scanned)? {
                 return Ok(None);
             }
         }
@@ -61,18 +58,16 @@ impl Execution<'_> {
     /// Runs a plan for a part, or for the two halves of it where it does not fit; whether all of it is done.
     fn scan_part(
         &mut self,
-        plan: &Plan,
-        keys: &[&[Expr]],
+        parted: &Parted<'_>,
         part: ScanPart,
         scanned: &mut Scanned,
     ) -> Result<bool, EngineError> {
-        let mut sides = keys.iter();
-        let of_part = plan.map_inputs::<EngineError>(&mut |input| {
-            let keys = sides.next().ok_or_else(|| {
-                EngineError::Internal("a plan has more inputs than there are keys of them".into())
-            })?;
-            Ok(Plan::Filter { input: Box::new(input.clone()), predicate: is_in(part, keys) })
-        })?;
+        let sides = parted.operator().inputs().into_iter().zip(parted.keys());
+        let rows = |(input, keys): (&Plan, &Vec<Expr>)| Plan::Filter {
+            input: Box::new(input.clone()),
+            predicate: is_in(part, keys),
+        };
+        let of_part = parted.over(sides.map(rows).collect());
         let movement = Movement::of(MemoryFallback::Parts, &self.options, &self.device);
         let (pipelines, mut out) = (self.metrics.pipelines.len(), Collected::default());
         let loaded = self.load(&of_part, &movement);
@@ -91,7 +86,7 @@ impl Execution<'_> {
                     return Ok(false);
                 }
                 for number in [number, number + (1 << bits)] {
-                    if !self.scan_part(plan, keys, ScanPart { bits: bits + 1, number }, scanned)? {
+                    if !self.scan_part(parted, ScanPart { bits: bits + 1, number }, scanned)? {
                         return Ok(false);
                     }
                 }
@@ -100,6 +95,15 @@ impl Execution<'_> {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether a plan gives the same rows whenever it is run: sums of floats need not be the same to the last bit, nor are the rows of a limit.
+fn is_the_same_again(plan: &Plan) -> bool {
+    let is_plain = matches!(
+        plan,
+        Plan::Scan(_) | Plan::Filter { .. } | Plan::Project { .. } | Plan::Join(_) | Plan::Union { .. }
+    );
+    is_plain && plan.inputs().into_iter().all(is_the_same_again)
 }
 
 /// Whether the keys of a row are of a part.

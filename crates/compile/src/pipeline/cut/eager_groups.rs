@@ -98,16 +98,6 @@ impl Search<'_> {
     }
 }
 
-/// An aggregate's part for groups below, and what is made of these parts.
-fn merging(function: AggregateFunction) -> Option<AggregateFunction> {
-    use AggregateFunction::*;
-    match function {
-        Count => Some(Sum),
-        Sum | SumExact | Min | Max | BitAnd | BitOr | BitXor => Some(function),
-        _ => None,
-    }
-}
-
 impl<'p> OverJoin<'p> {
     /// Where groups can be made below a join.
     fn of(
@@ -158,7 +148,7 @@ impl<'p> OverJoin<'p> {
             && aggregates.iter().all(is_of_probe)
             && aggregates
                 .iter()
-                .all(|aggregate| !aggregate.distinct && merging(aggregate.function).is_some());
+                .all(|aggregate| !aggregate.distinct && aggregate.function.of_parts().is_some());
         fits.then_some(OverJoin { join, keys, aggregates, first_scan })
     }
 
@@ -242,7 +232,7 @@ impl<'p> OverJoin<'p> {
         let merged = self.aggregates.iter().enumerate().map(|(number, aggregate)| {
             let Field { data_type, nullable, .. } = aggregate.field.clone();
             Aggregate {
-                function: merging(aggregate.function).unwrap_or(aggregate.function),
+                function: aggregate.function.of_parts().unwrap_or(aggregate.function),
                 argument: Some(Expr::column(first + number, data_type, nullable)),
                 ..aggregate.clone()
             }
