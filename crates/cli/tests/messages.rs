@@ -95,7 +95,7 @@ fn types_that_do_not_fit_are_named_as_people_name_them() {
     says("select round(note, 2) from people", "round takes a number; note is text", "round(");
     let operator = "the operator + does not go with text on the left and a date on the right";
     says("select name + born from people", operator, "");
-    says("select max(name, age) from people", "max has 2 arguments, which are too few or too many", "max(");
+    says("select max(name, 1, 2) from people", "max has 3 arguments, which are too few or too many", "max(");
     says(
         "select upper(age) from people",
         "upper does not take that: age is a number; it is upper(text)",
