@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Unit of a timestamp.
+/// Unit of a timestamp or a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TimeUnit {
     /// Seconds.
@@ -72,6 +72,11 @@ pub enum DataType {
         /// Time zone of display; the value is UTC.
         timezone: Option<Arc<str>>,
     },
+    /// Ticks between two points in time.
+    Duration {
+        /// Length of a tick.
+        unit: TimeUnit,
+    },
     /// UTF-8 text: whichever Arrow string type the plan has; results are cast to the plan's.
     Utf8,
     /// A calendar interval; only literals have it.
@@ -97,7 +102,9 @@ impl DataType {
             DataType::Int8 => Range::new(i8::MIN, i8::MAX),
             DataType::Int16 => Range::new(i16::MIN, i16::MAX),
             DataType::Int32 | DataType::Date32 => Range::new(i32::MIN, i32::MAX),
-            DataType::Int64 | DataType::Timestamp { .. } => Range::new(i64::MIN, i64::MAX),
+            DataType::Int64 | DataType::Timestamp { .. } | DataType::Duration { .. } => {
+                Range::new(i64::MIN, i64::MAX)
+            }
             DataType::UInt8 => Range::new(u8::MIN, u8::MAX),
             DataType::UInt16 => Range::new(u16::MIN, u16::MAX),
             DataType::UInt32 => Range::new(u32::MIN, u32::MAX),
@@ -117,6 +124,7 @@ impl fmt::Display for DataType {
             DataType::Decimal128 { precision, scale } => write!(f, "Decimal128({precision}, {scale})"),
             DataType::Timestamp { unit, timezone: None } => write!(f, "Timestamp({unit:?})"),
             DataType::Timestamp { unit, timezone: Some(zone) } => write!(f, "Timestamp({unit:?}, {zone})"),
+            DataType::Duration { unit } => write!(f, "Duration({unit:?})"),
             other => write!(f, "{other:?}"),
         }
     }
@@ -203,7 +211,7 @@ pub enum Literal {
     Null,
     /// A boolean.
     Boolean(bool),
-    /// Integers; days of a date; ticks of a timestamp; the unscaled integer of a decimal.
+    /// Integers; days of a date; ticks of a timestamp or a duration; the unscaled integer of a decimal.
     Int(i128),
     /// `Float32` (exactly representable there) and `Float64`.
     Float(f64),

@@ -28,6 +28,7 @@ pub(crate) fn data_type(arrow: &ArrowType) -> Option<DataType> {
         ArrowType::Timestamp(unit, timezone) => {
             DataType::Timestamp { unit: time_unit(*unit), timezone: timezone.clone() }
         }
+        ArrowType::Duration(unit) => DataType::Duration { unit: time_unit(*unit) },
         ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => DataType::Utf8,
         // Not a dictionary of dictionaries: the column store reads none.
         ArrowType::Dictionary(_, values) => match values.as_ref() {
@@ -81,7 +82,11 @@ pub(crate) fn literal(value: &ScalarValue) -> Option<Literal> {
         | ScalarValue::TimestampSecond(Some(v), _)
         | ScalarValue::TimestampMillisecond(Some(v), _)
         | ScalarValue::TimestampMicrosecond(Some(v), _)
-        | ScalarValue::TimestampNanosecond(Some(v), _) => int((*v).into()),
+        | ScalarValue::TimestampNanosecond(Some(v), _)
+        | ScalarValue::DurationSecond(Some(v))
+        | ScalarValue::DurationMillisecond(Some(v))
+        | ScalarValue::DurationMicrosecond(Some(v))
+        | ScalarValue::DurationNanosecond(Some(v)) => int((*v).into()),
         ScalarValue::Decimal128(Some(v), _, _) => int(*v),
         ScalarValue::Float32(Some(v)) => Some(Literal::Float((*v).into())),
         ScalarValue::Float64(Some(v)) => Some(Literal::Float(*v)),

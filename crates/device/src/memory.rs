@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -283,12 +283,14 @@ impl HostPool {
         let dropped = state.shrink_idle(0);
         drop(state);
         drop(dropped);
+        let is_new = reused.is_none();
         let Some(block) = reused.or_else(|| Block::new(bytes)) else {
             self.state.lock().used -= charged;
             account.inspect(|account| account.release(charged));
             return Err(out_of(self.usage()));
         };
         let mut memory = HostMemory::new(block, bytes, true, self);
+        memory.is_zero = AtomicBool::new(is_new);
         memory.account = account.cloned();
         Ok(Arc::new(memory))
     }
@@ -381,12 +383,16 @@ pub(crate) struct HostMemory {
     /// Held for their bytes by those who write from the host, and by all who read and by launches: so uploads and fills meet
     /// neither each other nor a kernel. What kernels of one launch do to each other is theirs to order, by atomics.
     access: Access,
+    /// Nobody has written to it since the system gave it out: to set it to zero would only make its pages, one after the other, which the
+    /// workers do side by side where they first come to them.
+    is_zero: AtomicBool,
 }
 
 impl HostMemory {
     fn new(block: Block, bytes: usize, is_charged: bool, pool: &Arc<HostPool>) -> HostMemory {
         let (block, pool) = (Some(block), Arc::clone(pool));
-        HostMemory { block, bytes, is_charged, pool, account: None, access: Access::default() }
+        let (access, is_zero) = (Access::default(), AtomicBool::new(false));
+        HostMemory { block, bytes, is_charged, pool, account: None, access, is_zero }
     }
 
     /// Keeps uploads and fills of the host away from the memory of a launch. Once a buffer and in one order, so that no two
@@ -394,7 +400,10 @@ impl HostMemory {
     pub(crate) fn in_launch(mut memory: Vec<&HostMemory>) -> Vec<Reading<'_>> {
         memory.sort_unstable_by_key(|memory| memory.as_ptr() as usize);
         memory.dedup_by_key(|memory| memory.as_ptr() as usize);
-        memory.into_iter().map(|memory| memory.access.read()).collect()
+        let reading: Vec<Reading<'_>> = memory.iter().map(|memory| memory.access.read()).collect();
+        // Kernels may write what they read. A fill sees this, as it waits for the launch or came before it.
+        memory.iter().for_each(|memory| memory.is_zero.store(false, Ordering::Relaxed));
+        reading
     }
 
     /// The host memory behind a buffer of `pool`.
@@ -426,6 +435,7 @@ impl HostMemory {
     pub(crate) fn upload(&self, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
         self.check("upload", offset, data.len())?;
         let _alone = self.access.write(offset..offset + data.len());
+        self.is_zero.store(false, Ordering::Relaxed);
         // SAFETY: checked against the block; `data` is borrowed, so it does not overlap memory that only pointers reach; the
         // lock keeps everybody else away from these bytes.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.as_ptr().add(offset), data.len()) };
@@ -444,6 +454,10 @@ impl HostMemory {
     pub(crate) fn fill(&self, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError> {
         self.check("fill", offset, bytes)?;
         let _alone = self.access.write(offset..offset + bytes);
+        if value == 0 && self.is_zero.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.is_zero.store(false, Ordering::Relaxed);
         // SAFETY: checked against the block; the lock keeps everybody else away from these bytes.
         unsafe { std::ptr::write_bytes(self.as_ptr().add(offset), value, bytes) };
         Ok(())
@@ -545,6 +559,40 @@ mod tests {
             assert!(memory.fill(offset, bytes, 0).is_err(), "{bytes} at {offset}");
         }
         assert!(HostMemory::of(&buffer, &HostPool::new("other", 1)).is_err());
+    }
+
+    /// What is set to zero is zero, also where memory that is new needs no writing.
+    #[test]
+    fn zeros_are_written_where_something_else_was() {
+        let pool = HostPool::new("test", 64 << 20);
+        let content = |buffer: &Buffer| {
+            let mut back = vec![1; 5 << 20];
+            HostMemory::of(buffer, &pool).unwrap().download(0, &mut back).unwrap();
+            back
+        };
+        for change in ["upload", "fill", "launch", "free"] {
+            let mut buffer = pool.allocate(5 << 20).unwrap();
+            let memory = HostMemory::of(&buffer, &pool).unwrap();
+            memory.fill(0, 5 << 20, 0).unwrap();
+            assert!(content(&buffer).iter().all(|byte| *byte == 0), "{change}");
+            match change {
+                "upload" => memory.upload(4 << 20, &[7; 9]).unwrap(),
+                "fill" => memory.fill(3, 4 << 20, 9).unwrap(),
+                "launch" => {
+                    let _launch = HostMemory::in_launch(vec![memory]);
+                    // SAFETY: within the block, which nobody else has.
+                    unsafe { memory.as_ptr().add(77).write(5) };
+                }
+                _ => {
+                    memory.fill(0, 5 << 20, 3).unwrap();
+                    drop(buffer);
+                    buffer = pool.allocate(5 << 20).unwrap();
+                }
+            }
+            assert!(content(&buffer).iter().any(|byte| *byte != 0), "{change}");
+            HostMemory::of(&buffer, &pool).unwrap().fill(0, 5 << 20, 0).unwrap();
+            assert!(content(&buffer).iter().all(|byte| *byte == 0), "{change}");
+        }
     }
 
     /// Each upload and fill is seen as a whole, whoever else writes and reads.

@@ -8,8 +8,8 @@ use kelpie_compile::pipeline::SortForm;
 use kelpie_compile::primitives::encode::Encode;
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{
-    block_sort, chained_scan, init as init_kernels, look_back, merge as merge_kernels, radix, runs, scan,
-    select, sweep, ties as ties_kernels,
+    block_sort, chained_scan, init as init_kernels, look_back, merge as merge_kernels, open_runs, radix,
+    runs, scan, select, sweep, ties as ties_kernels,
 };
 use kelpie_compile::shape::LaunchShape;
 use kelpie_device::{Buffer, CancelToken, Device, DeviceError, Kernel, KernelArgument, QueryStream};
@@ -74,6 +74,9 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
     if sweep::tile_rows(shape) > 0 {
         modules.push(sweep::module(shape)?);
     }
+    if shape.is_serial() {
+        modules.push(open_runs::module()?);
+    }
     if block_sort::most_rows(shape) > 0 {
         let words = [1, 3, block_sort::MOST_WORDS].into_iter();
         let words = words.map(|words| block_sort::module(shape, words));
@@ -95,6 +98,7 @@ enum Family {
     ChainedScan,
     ChainedScanBits,
     Radix,
+    OpenRuns,
     Sweep,
     Select,
     Ties,
@@ -122,6 +126,7 @@ fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, Engin
         Family::ChainedScan => chained_scan::module(shape),
         Family::ChainedScanBits => chained_scan::bits_module(shape),
         Family::Radix => radix::module(shape),
+        Family::OpenRuns => open_runs::module(),
         Family::Sweep => sweep::module(shape),
         Family::Select => select::module(shape),
         Family::Ties => ties_kernels::module(),
@@ -226,6 +231,7 @@ impl<'a> Primitives<'a> {
             | ties_kernels::COMMON_IN => Family::Ties,
             merge_kernels::MERGE => Family::Merge,
             sweep::HISTOGRAMS | sweep::SWEEP => Family::Sweep,
+            open_runs::CLOSE => Family::OpenRuns,
             runs::ENDS | runs::PLACES => Family::Runs,
             _ => Family::Radix,
         };
@@ -347,6 +353,7 @@ mod digits;
 mod encode;
 mod few_rows;
 mod init;
+mod leading;
 mod merge;
 mod ranks;
 mod ties;

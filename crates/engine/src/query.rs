@@ -527,7 +527,9 @@ fn assume(scan: &Scan) -> ScanInfo {
             DataType::Float64 => fixed(Scalar::F64),
             DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Date32 => fixed(Scalar::I32),
             DataType::UInt8 | DataType::UInt16 => fixed(Scalar::I32),
-            DataType::UInt32 | DataType::Int64 | DataType::Timestamp { .. } => fixed(Scalar::I64),
+            DataType::UInt32 | DataType::Int64 | DataType::Timestamp { .. } | DataType::Duration { .. } => {
+                fixed(Scalar::I64)
+            }
             DataType::UInt64 | DataType::Decimal128 { .. } | DataType::Interval => fixed(Scalar::I128),
         };
         ColumnLayout { storage, has_nulls: field.nullable, range: None }

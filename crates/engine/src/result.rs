@@ -35,6 +35,7 @@ pub fn arrow_type(data_type: &DataType) -> at::DataType {
         DataType::Timestamp { unit, timezone } => {
             at::DataType::Timestamp(arrow_unit(*unit), timezone.clone())
         }
+        DataType::Duration { unit } => at::DataType::Duration(arrow_unit(*unit)),
         DataType::Utf8 => at::DataType::Utf8,
         DataType::Interval => at::DataType::Interval(at::IntervalUnit::MonthDayNano),
     }
@@ -88,6 +89,10 @@ pub fn scalar(batches: &[RecordBatch]) -> Result<Literal, EngineError> {
         at::DataType::Timestamp(at::TimeUnit::Millisecond, _) => int!(at::TimestampMillisecondType),
         at::DataType::Timestamp(at::TimeUnit::Microsecond, _) => int!(at::TimestampMicrosecondType),
         at::DataType::Timestamp(at::TimeUnit::Nanosecond, _) => int!(at::TimestampNanosecondType),
+        at::DataType::Duration(at::TimeUnit::Second) => int!(at::DurationSecondType),
+        at::DataType::Duration(at::TimeUnit::Millisecond) => int!(at::DurationMillisecondType),
+        at::DataType::Duration(at::TimeUnit::Microsecond) => int!(at::DurationMicrosecondType),
+        at::DataType::Duration(at::TimeUnit::Nanosecond) => int!(at::DurationNanosecondType),
         at::DataType::Float32 => Literal::Float(array.as_primitive::<at::Float32Type>().value(0).into()),
         at::DataType::Float64 => Literal::Float(array.as_primitive::<at::Float64Type>().value(0)),
         at::DataType::Utf8 => Literal::Utf8(array.as_string::<i32>().value(0).into()),
@@ -158,6 +163,12 @@ pub(crate) fn scalar_array(
             TimeUnit::Millisecond => primitive!(at::TimestampMillisecondType, i64),
             TimeUnit::Microsecond => primitive!(at::TimestampMicrosecondType, i64),
             TimeUnit::Nanosecond => primitive!(at::TimestampNanosecondType, i64),
+        },
+        DataType::Duration { unit } => match unit {
+            TimeUnit::Second => primitive!(at::DurationSecondType, i64),
+            TimeUnit::Millisecond => primitive!(at::DurationMillisecondType, i64),
+            TimeUnit::Microsecond => primitive!(at::DurationMicrosecondType, i64),
+            TimeUnit::Nanosecond => primitive!(at::DurationNanosecondType, i64),
         },
         DataType::Float32 => {
             let values = match scalar {

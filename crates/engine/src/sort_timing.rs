@@ -100,7 +100,11 @@ impl Engine {
         stream.set_tier(Tier::Best);
         let cancel = CancelToken::default();
         let shape = LaunchShape::of(device.target());
-        let passes = if sweep::tile_rows(&shape) == 0 { SortPasses::Tiles } else { SortPasses::Sweep };
+        let passes = match sweep::tile_rows(&shape) {
+            _ if shape.is_serial() => SortPasses::Leading,
+            0 => SortPasses::Tiles,
+            _ => SortPasses::Sweep,
+        };
         let primitives = Primitives::new(stream.as_ref(), &self.columns, &cancel);
         let mut primitives = primitives.sorting_by(SortForm { passes });
         let keys: Vec<u64> = (0..sample.rows).map(|row| sample.key(row)).collect();

@@ -17,6 +17,7 @@ mod install;
 mod messages;
 mod names;
 mod needs;
+mod operators;
 mod plan_cache;
 mod planning;
 mod report;

@@ -43,7 +43,36 @@ pub(super) fn lower(
         {
             integers(cx, op, left, right, data_type)
         }
+        (a, b) if takes_ticks(op, (a, b), data_type) => {
+            // Arrow reports what the type does not hold.
+            let op = match op.plain() {
+                ArithmeticOp::Add => ArithmeticOp::AddExact,
+                _ => ArithmeticOp::SubtractExact,
+            };
+            integers(cx, op, left, right, &DataType::Int64)
+        }
         (a, b) => unsupported(format!("{a} {} {b} as {data_type}", symbol(op))),
+    }
+}
+
+/// Whether an operation is one of points in time and durations, all of them in ticks of the same length.
+fn takes_ticks(op: ArithmeticOp, (a, b): (&DataType, &DataType), result: &DataType) -> bool {
+    use DataType::{Duration, Timestamp};
+    let (is_sum, is_difference) = (op.plain() == ArithmeticOp::Add, op.plain() == ArithmeticOp::Subtract);
+    match (a, b, result) {
+        (Timestamp { unit: a, .. }, Timestamp { unit: b, .. }, Duration { unit }) => {
+            is_difference && a == unit && b == unit
+        }
+        (Timestamp { unit: a, .. }, Duration { unit: b }, Timestamp { unit, .. }) => {
+            (is_sum || is_difference) && a == unit && b == unit
+        }
+        (Duration { unit: a }, Timestamp { unit: b, .. }, Timestamp { unit, .. }) => {
+            is_sum && a == unit && b == unit
+        }
+        (Duration { unit: a }, Duration { unit: b }, Duration { unit }) => {
+            (is_sum || is_difference) && a == unit && b == unit
+        }
+        _ => false,
     }
 }
 

@@ -115,6 +115,7 @@ fn convert(
         (_, Decimal128 { .. }) if from.is_integer() => integer_to_decimal(cx, int(&value)?, to),
         (_, Timestamp { timezone: None, .. }) if from.is_integer() => Ok(narrow(cx, int(&value)?, to)),
         (Timestamp { timezone: None, .. }, _) if to.is_integer() => Ok(narrow(cx, int(&value)?, to)),
+        (Duration { .. }, Int64) | (Int64, Duration { .. }) => fits(value),
         (_, Float32 | Float64) if from.is_integer() || matches!(from, Timestamp { timezone: None, .. }) => {
             let number = scalar(&value)?;
             fits(float(cx.builder.convert(number, float_scalar(to)), None))

@@ -12,6 +12,7 @@ pub mod encode;
 pub mod init;
 pub mod look_back;
 pub mod merge;
+pub mod open_runs;
 pub mod partition;
 pub mod radix;
 pub mod random;

@@ -93,7 +93,7 @@ impl Replacer<'_> {
             return self.below(node, place);
         }
         if let Ok(translated) = translate_known(node, &mut self.refused)
-            && reduces(&translated.plan)
+            && (reduces(&translated.plan) || filters_most(node, &translated.plan))
             && hands_on_few(node, &translated.plan)
             && !leave::small_part(node, self.options)
         {
@@ -151,6 +151,20 @@ fn reduces(plan: &Plan) -> bool {
         _ => plan.inputs().into_iter().any(reduces),
     }
 }
+
+/// Whether filters alone leave so few rows of a scan that a part is worth it: its columns are read once for all queries, where
+/// DataFusion's reader reads them each time.
+fn filters_most(node: &Node, plan: &Plan) -> bool {
+    has_filter(plan)
+        && matches!((handed_on(node), scanned_rows(node)), (Some(rows), Some(scanned)) if rows <= scanned * FILTERED)
+}
+
+fn has_filter(plan: &Plan) -> bool {
+    matches!(plan, Plan::Filter { .. }) || plan.inputs().into_iter().any(has_filter)
+}
+
+/// Of the rows that it reads, a part that only filters leaves at most this share.
+const FILTERED: f64 = 0.1;
 
 /// So many rows are handed on in no time.
 const FEW_ROWS: f64 = 10_000.0;

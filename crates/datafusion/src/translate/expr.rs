@@ -244,7 +244,11 @@ impl ExprTranslator<'_> {
         };
         if let Some(op) = arithmetic {
             let (left, right) = pair?;
-            if [&left, &right].into_iter().any(|x| is_zoned(&x.data_type)) {
+            // Ticks are ticks in any zone, where a day or a month is not.
+            let is_ticks =
+                |x: &Expr| matches!(x.data_type, DataType::Timestamp { .. } | DataType::Duration { .. });
+            let of_ticks = is_ticks(&left) && is_ticks(&right);
+            if !of_ticks && [&left, &right].into_iter().any(|x| is_zoned(&x.data_type)) {
                 return self.refuse(e, "arithmetic in a time zone is not compiled");
             }
             return Some(ExprKind::Arithmetic(op, left, right));

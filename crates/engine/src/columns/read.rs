@@ -103,6 +103,7 @@ pub(super) fn kind_of(data_type: &DataType) -> Option<Kind> {
         | DataType::UInt64
         | DataType::Date32
         | DataType::Timestamp(_, _)
+        | DataType::Duration(_)
         | DataType::Decimal128(_, _) => Kind::Integer,
         DataType::Float32 => Kind::Float(Scalar::F32),
         DataType::Float64 => Kind::Float(Scalar::F64),
@@ -264,6 +265,10 @@ fn encode_integers(array: &ArrayRef, target: Target<'_>) -> Result<Option<Intege
         DataType::Timestamp(TimeUnit::Millisecond, _) => encode!(TimestampMillisecondType),
         DataType::Timestamp(TimeUnit::Microsecond, _) => encode!(TimestampMicrosecondType),
         DataType::Timestamp(TimeUnit::Nanosecond, _) => encode!(TimestampNanosecondType),
+        DataType::Duration(TimeUnit::Second) => encode!(DurationSecondType),
+        DataType::Duration(TimeUnit::Millisecond) => encode!(DurationMillisecondType),
+        DataType::Duration(TimeUnit::Microsecond) => encode!(DurationMicrosecondType),
+        DataType::Duration(TimeUnit::Nanosecond) => encode!(DurationNanosecondType),
         DataType::Decimal32(_, _) => encode!(Decimal32Type),
         DataType::Decimal64(_, _) => encode!(Decimal64Type),
         DataType::Decimal128(_, _) => encode!(Decimal128Type),

@@ -14,7 +14,7 @@ use crate::error::EngineError;
 const TABLE_BYTES: u64 = radix::DIGITS as u64 * 4;
 
 /// Where the digits begin by which words are sorted of which these bits differ: those that differ, the least significant first.
-fn shifts_of(bits: u64) -> Vec<u32> {
+pub(super) fn shifts_of(bits: u64) -> Vec<u32> {
     let (mut left, mut shifts) = (bits, Vec::new());
     while left != 0 {
         let shift = left.trailing_zeros();
@@ -32,7 +32,7 @@ pub(crate) struct Varying {
     /// The first key.
     pub(crate) first: u64,
     /// How they follow each other: [`radix::RISES`] and the like.
-    steps: u64,
+    pub(super) steps: u64,
 }
 
 /// The order in which rows come.
@@ -62,12 +62,12 @@ fn arrival(words: &[Varying]) -> Option<Arrival> {
 
 /// The buffers of a sort.
 #[derive(Debug)]
-struct Pass {
-    tiles: Tiles,
+pub(super) struct Pass {
+    pub(super) tiles: Tiles,
     /// The order so far; nothing stands there where it is that of the rows.
-    order: Buffer,
-    is_identity: bool,
-    spare_order: Buffer,
+    pub(super) order: Buffer,
+    pub(super) is_identity: bool,
+    pub(super) spare_order: Buffer,
     keys: [Buffer; 2],
     /// Counts of the digits of each tile; of sweeps, of each digit of a word.
     counts: Buffer,
@@ -77,13 +77,13 @@ struct Pass {
 
 impl Pass {
     /// A buffer for keys that are read from another.
-    fn keys_beside(&self, read: &Buffer) -> Buffer {
+    pub(super) fn keys_beside(&self, read: &Buffer) -> Buffer {
         let [a, b] = &self.keys;
         Arc::clone(if Arc::ptr_eq(read, a) { b } else { a })
     }
 
     /// Rows have been moved to `spare_order`.
-    fn swap(&mut self) {
+    pub(super) fn swap(&mut self) {
         std::mem::swap(&mut self.order, &mut self.spare_order);
         self.is_identity = false;
     }
@@ -101,6 +101,10 @@ impl Primitives<'_> {
         let mut pass = self.begin_sort(rows)?;
         if let (Some(arrival), Some(word)) = (arrival(&known), words.first()) {
             return self.sorted_already(word, arrival, pass);
+        }
+        if let Some((word, keys)) = self.sort_by_leading(words, &known, &mut pass)? {
+            // The words before are the same in all rows.
+            return Ok(Sorted { order: pass.order, first: (word == 0).then_some(keys) });
         }
         let mut first = None;
         for (word, shifts) in words.iter().zip(shifts.collect::<Vec<_>>()).rev() {
@@ -152,7 +156,7 @@ impl Primitives<'_> {
     fn begin_sort(&mut self, rows: u64) -> Result<Pass, EngineError> {
         let swept = match self.form.passes {
             SortPasses::Sweep => sweep::tile_rows(&self.shape),
-            SortPasses::Tiles => 0,
+            SortPasses::Tiles | SortPasses::Leading => 0,
         };
         let tiles = match swept {
             0 => self.tiles(rows),
@@ -182,7 +186,12 @@ impl Primitives<'_> {
     }
 
     /// Sorts by a word; the keys in the new order.
-    fn sort_by(&mut self, word: &Buffer, shifts: &[u32], pass: &mut Pass) -> Result<Buffer, EngineError> {
+    pub(super) fn sort_by(
+        &mut self,
+        word: &Buffer,
+        shifts: &[u32],
+        pass: &mut Pass,
+    ) -> Result<Buffer, EngineError> {
         if let Some(counts) = pass.states.as_ref().map(|_| Buffer::clone(&pass.counts)) {
             self.histograms(word, shifts, pass.tiles.rows, &counts)?;
         } else if pass.is_identity {

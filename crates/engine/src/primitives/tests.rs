@@ -135,7 +135,12 @@ fn sorts(device: &Arc<dyn Device>, rows: usize, name: &str, words: &[Vec<u64>]) 
 fn forms(primitives: &Primitives<'_>) -> Vec<(String, Option<SortForm>)> {
     let mut forms = vec![("the rule".to_string(), None)];
     for passes in SortPasses::ALL {
-        if *passes == SortPasses::Tiles || sweep::tile_rows(&primitives.shape) > 0 {
+        let fits = match passes {
+            SortPasses::Tiles => true,
+            SortPasses::Sweep => sweep::tile_rows(&primitives.shape) > 0,
+            SortPasses::Leading => primitives.shape.is_serial(),
+        };
+        if fits {
             let form = SortForm { passes: *passes };
             forms.push((format!("{form:?}"), Some(form)));
         }
@@ -196,6 +201,19 @@ fn sorts_by_words() {
             sorts(&device, rows, "rising", &[rising]);
             sorts(&device, rows, "falling", std::slice::from_ref(&falling));
             sorts(&device, rows, "three words", &[few, high, all.clone()]);
+            // Runs that the leading digits leave: long ones of one key, of keys that few or all rows have, and ties that words behind decide.
+            let mut heavy = all.clone();
+            heavy.iter_mut().step_by(2).for_each(|key| *key = 7 << 40);
+            let mut outlier = column(&|x| x >> 44);
+            outlier[rows / 2] = u64::MAX;
+            let pairs = column(&|x| (x % (rows as u64 / 2 + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let last = column(&|x| x >> 7);
+            sorts(&device, rows, "a heavy key", std::slice::from_ref(&heavy));
+            sorts(&device, rows, "a heavy key and a word", &[heavy, last.clone()]);
+            sorts(&device, rows, "an outlier", &[outlier.clone()]);
+            sorts(&device, rows, "an outlier and a word", &[outlier, last.clone()]);
+            sorts(&device, rows, "pairs", std::slice::from_ref(&pairs));
+            sorts(&device, rows, "pairs and two words", &[constant.clone(), pairs, column(&|x| x % 2), last]);
             sorts(&device, rows, "constant words", &[constant.clone(), extremes, constant, falling]);
         }
     }

@@ -54,6 +54,21 @@ where
     values.iter().map(native).collect::<Vec<Option<T::Native>>>().into_iter().collect()
 }
 
+fn arrow_unit(unit: TimeUnit) -> ArrowUnit {
+    match unit {
+        TimeUnit::Second => ArrowUnit::Second,
+        TimeUnit::Millisecond => ArrowUnit::Millisecond,
+        TimeUnit::Microsecond => ArrowUnit::Microsecond,
+        TimeUnit::Nanosecond => ArrowUnit::Nanosecond,
+    }
+}
+
+/// Integers of 64 bits as another type that they are inside.
+fn ticks(values: &[&Literal], data_type: ArrowType) -> ArrayRef {
+    let ticks = integers::<Int64Type>(values).into_data().into_builder();
+    make_array(ticks.data_type(data_type).build().expect("ticks"))
+}
+
 fn array(data_type: &DataType, values: &[&Literal]) -> ArrayRef {
     match data_type {
         DataType::Null => Arc::new(NullArray::new(values.len())),
@@ -79,16 +94,9 @@ fn array(data_type: &DataType, values: &[&Literal]) -> ArrayRef {
             Arc::new(decimals.with_precision_and_scale(*precision, *scale).expect("a decimal type"))
         }
         DataType::Timestamp { unit, timezone } => {
-            let unit = match unit {
-                TimeUnit::Second => ArrowUnit::Second,
-                TimeUnit::Millisecond => ArrowUnit::Millisecond,
-                TimeUnit::Microsecond => ArrowUnit::Microsecond,
-                TimeUnit::Nanosecond => ArrowUnit::Nanosecond,
-            };
-            let ticks = integers::<Int64Type>(values).into_data().into_builder();
-            let ticks = ticks.data_type(ArrowType::Timestamp(unit, timezone.clone())).build();
-            make_array(ticks.expect("timestamps"))
+            ticks(values, ArrowType::Timestamp(arrow_unit(*unit), timezone.clone()))
         }
+        DataType::Duration { unit } => ticks(values, ArrowType::Duration(arrow_unit(*unit))),
         DataType::Utf8 => Arc::new(StringArray::from_iter(values.iter().map(|value| match value {
             Literal::Utf8(value) => Some(&**value),
             _ => None,

@@ -10,6 +10,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 
+use crate::operators::{asked, left_of, level_between};
 use crate::syntax::{Flow, Walk, visit};
 
 /// Groups the operators of a statement anew, where its parser grouped them wrongly.
@@ -34,21 +35,13 @@ impl Walk for Suspicion {
             Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => {
                 level(left) < level(expr) || level(right) <= level(expr)
             }
-            Expr::IsNull(of)
-            | Expr::IsNotNull(of)
-            | Expr::IsTrue(of)
-            | Expr::IsNotTrue(of)
-            | Expr::IsFalse(of)
-            | Expr::IsNotFalse(of)
-            | Expr::IsUnknown(of)
-            | Expr::IsNotUnknown(of) => is_not_exists(of),
             Expr::BinaryOp { left, right, .. } => {
                 let own = level(expr);
                 is_not_exists(left) && own > level_of_not()
                     || level(left) < own
                     || level(right) <= own && is_concatenation(right)
             }
-            _ => false,
+            _ => asked(expr).is_some_and(is_not_exists),
         };
         match suspicious {
             true => ControlFlow::Break(None),
@@ -92,34 +85,18 @@ impl Infix {
         (infix.level() > 0).then_some(infix)
     }
 
-    /// How close it binds: the parser's own numbers, but for `||`, which comes right after arithmetic; 0 is unknown.
+    /// How close it binds; 0 is unknown.
     fn level(&self) -> u8 {
-        let level = |precedence| GenericDialect.prec_value(precedence);
         match self {
-            Infix::Distinct { .. } => level(Precedence::Is),
-            Infix::Binary(op) => match op {
-                BinaryOperator::Or => level(Precedence::Or),
-                BinaryOperator::And => level(Precedence::And),
-                BinaryOperator::Xor => level(Precedence::Xor),
-                BinaryOperator::Plus | BinaryOperator::Minus => level(Precedence::PlusMinus),
-                BinaryOperator::Multiply
-                | BinaryOperator::Divide
-                | BinaryOperator::DuckIntegerDivide
-                | BinaryOperator::MyIntegerDivide
-                | BinaryOperator::Modulo => level(Precedence::MulDivModOp),
-                BinaryOperator::StringConcat => level(Precedence::PlusMinus) - 1,
-                BinaryOperator::Eq
-                | BinaryOperator::NotEq
-                | BinaryOperator::Lt
-                | BinaryOperator::LtEq
-                | BinaryOperator::Gt
-                | BinaryOperator::GtEq
-                | BinaryOperator::Spaceship => level(Precedence::Eq),
-                BinaryOperator::BitwiseAnd => level(Precedence::Ampersand),
-                BinaryOperator::BitwiseXor => level(Precedence::Caret),
-                BinaryOperator::BitwiseOr => level(Precedence::Pipe),
-                _ => 0,
-            },
+            Infix::Distinct { .. } => GenericDialect.prec_value(Precedence::Is),
+            // Arrows are grouped where they become calls.
+            Infix::Binary(
+                BinaryOperator::Arrow
+                | BinaryOperator::LongArrow
+                | BinaryOperator::HashArrow
+                | BinaryOperator::HashLongArrow,
+            ) => 0,
+            Infix::Binary(op) => level_between(op).unwrap_or(0),
         }
     }
 
@@ -149,20 +126,12 @@ struct Regroup {
 
 impl Walk for Regroup {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Expr::IsNull(of)
-        | Expr::IsNotNull(of)
-        | Expr::IsTrue(of)
-        | Expr::IsNotTrue(of)
-        | Expr::IsFalse(of)
-        | Expr::IsNotFalse(of)
-        | Expr::IsUnknown(of)
-        | Expr::IsNotUnknown(of) = expr
-            && let Expr::Exists { negated, .. } = of.as_mut()
-            && *negated
+        if asked(expr).is_some_and(is_not_exists)
+            && let Some(Expr::Exists { negated, .. }) = left_of(expr)
         {
             *negated = false;
-            let asked = Box::new(std::mem::replace(expr, Expr::value(Value::Null)));
-            *expr = Expr::UnaryOp { op: UnaryOperator::Not, expr: asked };
+            let question = Box::new(std::mem::replace(expr, Expr::value(Value::Null)));
+            *expr = Expr::UnaryOp { op: UnaryOperator::Not, expr: question };
             return ControlFlow::Continue(());
         }
         let is_link = |expr: &Expr| Infix::of(expr).is_some() || is_not(expr);

@@ -1,10 +1,10 @@
 //! `j -> 'a'` and `j ->> 'a'` of JSON. The parser binds them as the loosest of all operators; they come right after arithmetic and as close
 //! as `||`, as in PostgreSQL and DuckDB.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
-use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 
 use super::functions::{literal, text};
+use crate::operators::{left_of, level, level_between, right_of};
 use crate::syntax::{call, taken};
 
 /// What a function of the session's that reads JSON with arrows of its own is called.
@@ -15,93 +15,9 @@ pub(super) fn are_ours(has_function: impl Fn(&str) -> bool) -> bool {
     !has_function(OTHER)
 }
 
-/// How close an operator binds that stands between operands or behind one; `||` comes right after arithmetic.
-fn level(expr: &Expr) -> u8 {
-    let level = |precedence| GenericDialect.prec_value(precedence);
-    match expr {
-        Expr::IsNull(_)
-        | Expr::IsNotNull(_)
-        | Expr::IsTrue(_)
-        | Expr::IsNotTrue(_)
-        | Expr::IsFalse(_)
-        | Expr::IsNotFalse(_)
-        | Expr::IsUnknown(_)
-        | Expr::IsNotUnknown(_)
-        | Expr::IsDistinctFrom(..)
-        | Expr::IsNotDistinctFrom(..) => level(Precedence::Is),
-        Expr::Like { .. } | Expr::ILike { .. } | Expr::SimilarTo { .. } | Expr::RLike { .. } => {
-            level(Precedence::Like)
-        }
-        Expr::InList { .. } | Expr::InSubquery { .. } | Expr::Between { .. } => level(Precedence::Between),
-        Expr::UnaryOp { op: UnaryOperator::Not, .. } => level(Precedence::UnaryNot),
-        Expr::BinaryOp { op, .. } => match op {
-            BinaryOperator::Or => level(Precedence::Or),
-            BinaryOperator::And => level(Precedence::And),
-            BinaryOperator::Xor => level(Precedence::Xor),
-            BinaryOperator::Eq
-            | BinaryOperator::NotEq
-            | BinaryOperator::Lt
-            | BinaryOperator::LtEq
-            | BinaryOperator::Gt
-            | BinaryOperator::GtEq
-            | BinaryOperator::Spaceship => level(Precedence::Eq),
-            BinaryOperator::BitwiseAnd => level(Precedence::Ampersand),
-            BinaryOperator::BitwiseXor => level(Precedence::Caret),
-            BinaryOperator::BitwiseOr => level(Precedence::Pipe),
-            BinaryOperator::StringConcat
-            | BinaryOperator::Arrow
-            | BinaryOperator::LongArrow
-            | BinaryOperator::HashArrow
-            | BinaryOperator::HashLongArrow => arrow(),
-            _ => u8::MAX,
-        },
-        _ => u8::MAX,
-    }
-}
-
-fn arrow() -> u8 {
-    GenericDialect.prec_value(Precedence::PlusMinus) - 1
-}
-
-/// The operand on the left of an operator.
-pub(super) fn left_of(expr: &mut Expr) -> Option<&mut Expr> {
-    match expr {
-        Expr::IsNull(of)
-        | Expr::IsNotNull(of)
-        | Expr::IsTrue(of)
-        | Expr::IsNotTrue(of)
-        | Expr::IsFalse(of)
-        | Expr::IsNotFalse(of)
-        | Expr::IsUnknown(of)
-        | Expr::IsNotUnknown(of)
-        | Expr::IsDistinctFrom(of, _)
-        | Expr::IsNotDistinctFrom(of, _)
-        | Expr::Like { expr: of, .. }
-        | Expr::ILike { expr: of, .. }
-        | Expr::SimilarTo { expr: of, .. }
-        | Expr::RLike { expr: of, .. }
-        | Expr::InList { expr: of, .. }
-        | Expr::InSubquery { expr: of, .. }
-        | Expr::Between { expr: of, .. }
-        | Expr::BinaryOp { left: of, .. } => Some(of),
-        _ => None,
-    }
-}
-
-/// The operand on the right of an operator.
-fn right_of(expr: &mut Expr) -> Option<&mut Expr> {
-    match expr {
-        Expr::IsDistinctFrom(_, of)
-        | Expr::IsNotDistinctFrom(_, of)
-        | Expr::Like { pattern: of, .. }
-        | Expr::ILike { pattern: of, .. }
-        | Expr::SimilarTo { pattern: of, .. }
-        | Expr::RLike { pattern: of, .. }
-        | Expr::Between { high: of, .. }
-        | Expr::UnaryOp { op: UnaryOperator::Not, expr: of }
-        | Expr::BinaryOp { right: of, .. } => Some(of),
-        _ => None,
-    }
+/// How close an operator binds; what is none binds closest of all.
+fn closeness(expr: &Expr) -> u8 {
+    level(expr).unwrap_or(u8::MAX)
 }
 
 /// PostgreSQL's `{a,0}` as the pointer `/a/0`.
@@ -140,13 +56,14 @@ pub(super) fn rewrite(expr: &mut Expr) {
     let is_path = matches!(op, BinaryOperator::HashArrow | BinaryOperator::HashLongArrow);
     let (mut value, mut key) = (taken(left), taken(right));
     let (mut before, mut behind) = (Vec::new(), Vec::new());
-    while level(&value) < arrow()
+    let arrow = level_between(op).unwrap_or_default();
+    while closeness(&value) < arrow
         && let Some(operand) = right_of(&mut value)
     {
         let operand = taken(operand);
         before.push(Around { expr: std::mem::replace(&mut value, operand), is_before: true });
     }
-    while level(&key) <= arrow()
+    while closeness(&key) <= arrow
         && let Some(operand) = left_of(&mut key)
     {
         let operand = taken(operand);
@@ -158,7 +75,7 @@ pub(super) fn rewrite(expr: &mut Expr) {
     let mut written = call(name, vec![value, key]);
     loop {
         let closer = match (before.last(), behind.last()) {
-            (Some(first), Some(second)) if level(&second.expr) > level(&first.expr) => behind.pop(),
+            (Some(first), Some(second)) if closeness(&second.expr) > closeness(&first.expr) => behind.pop(),
             (Some(_), _) => before.pop(),
             (None, _) => behind.pop(),
         };
@@ -170,6 +87,7 @@ pub(super) fn rewrite(expr: &mut Expr) {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
     use datafusion::sql::sqlparser::parser::Parser;
 
     use super::*;

@@ -8,9 +8,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::arrows::left_of;
 use super::functions::literal;
 use super::words::{Change, Words};
+use crate::operators::left_of;
 use crate::syntax::{Flow, Walk, call, name_of, normal, taken, visit_part};
 
 /// What a list of expressions is written as, until its parts are known.

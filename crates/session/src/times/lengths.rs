@@ -7,7 +7,9 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{ArrayRef, AsArray, Decimal128Array};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
+use datafusion::arrow::datatypes::{
+    DataType, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+};
 use datafusion::common::{DFSchema, ScalarValue, exec_datafusion_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -38,6 +40,9 @@ pub(super) fn compare_lengths(operands: &mut [&mut Expr], schema: &DFSchema) -> 
     if !has_interval || !operands.iter().all(|operand| is_length(operand)) {
         return false;
     }
+    if compare_durations(operands, schema) {
+        return true;
+    }
     for operand in operands {
         if text(operand).is_some() {
             cast_expr(operand, DataType::Interval(IntervalUnit::MonthDayNano));
@@ -45,6 +50,69 @@ pub(super) fn compare_lengths(operands: &mut [&mut Expr], schema: &DFSchema) -> 
         **operand = length_of(std::mem::take(*operand));
     }
     true
+}
+
+/// Writes constants as durations where they are compared with durations of one unit, and are whole numbers of its ticks: then ticks are
+/// compared as they are. Whether it is so.
+fn compare_durations(operands: &mut [&mut Expr], schema: &DFSchema) -> bool {
+    let unit_of = |expr: &Expr| match expr.get_type(schema) {
+        Ok(DataType::Duration(unit)) => Some(unit),
+        _ => None,
+    };
+    let Some(unit) = operands.iter().find_map(|operand| unit_of(operand)) else { return false };
+    let written = |operand: &Expr| match unit_of(operand) {
+        Some(other) => (other == unit).then_some(None),
+        None => ticks(constant_length(operand)?, unit).map(Some),
+    };
+    let Some(written) = operands.iter().map(|operand| written(operand)).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
+    for (operand, ticks) in operands.iter_mut().zip(written) {
+        if let Some(ticks) = ticks {
+            **operand = Expr::Literal(duration(ticks, unit), None);
+        }
+    }
+    true
+}
+
+/// The length of a constant interval, in nanoseconds.
+fn constant_length(expr: &Expr) -> Option<i128> {
+    let interval = DataType::Interval(IntervalUnit::MonthDayNano);
+    let value = match (text(expr), expr) {
+        (Some(text), _) => ScalarValue::from(text).cast_to(&interval).ok()?,
+        (None, Expr::Literal(value, _)) => value.cast_to(&interval).ok()?,
+        _ => return None,
+    };
+    match value {
+        ScalarValue::IntervalMonthDayNano(Some(value)) => Some(length(value)),
+        _ => None,
+    }
+}
+
+/// A length as ticks of a unit, where it is a whole number of them.
+fn ticks(nanoseconds: i128, unit: TimeUnit) -> Option<i64> {
+    let tick = tick_ns(unit);
+    (nanoseconds % tick == 0).then(|| i64::try_from(nanoseconds / tick).ok()).flatten()
+}
+
+fn duration(ticks: i64, unit: TimeUnit) -> ScalarValue {
+    match unit {
+        TimeUnit::Second => ScalarValue::DurationSecond(Some(ticks)),
+        TimeUnit::Millisecond => ScalarValue::DurationMillisecond(Some(ticks)),
+        TimeUnit::Microsecond => ScalarValue::DurationMicrosecond(Some(ticks)),
+        TimeUnit::Nanosecond => ScalarValue::DurationNanosecond(Some(ticks)),
+    }
+}
+
+/// Nanoseconds of a tick.
+fn tick_ns(unit: TimeUnit) -> i128 {
+    i128::from(ticks_of_second(TimeUnit::Nanosecond) / ticks_of_second(unit))
+}
+
+/// The nanoseconds of an interval.
+fn length(interval: IntervalMonthDayNano) -> i128 {
+    let days = i128::from(interval.months) * MONTH_DAYS + i128::from(interval.days);
+    days * DAY_NS + i128::from(interval.nanoseconds)
 }
 
 /// The length of an interval or duration.
@@ -90,19 +158,14 @@ impl ScalarUDFImpl for Length {
 fn lengths(values: &ArrayRef) -> Result<Decimal128Array> {
     let lengths: Decimal128Array = match values.data_type() {
         DataType::Duration(unit) => {
-            let tick = i128::from(ticks_of_second(TimeUnit::Nanosecond) / ticks_of_second(*unit));
+            let tick = tick_ns(*unit);
             let ticks = cast(values, &DataType::Int64)?;
             ticks.as_primitive::<Int64Type>().iter().map(|ticks| Some(i128::from(ticks?) * tick)).collect()
         }
         _ => {
             let intervals = cast(values, &DataType::Interval(IntervalUnit::MonthDayNano))?;
             let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>().iter();
-            let of = intervals.map(|interval| {
-                let interval = interval?;
-                let days = i128::from(interval.months) * MONTH_DAYS + i128::from(interval.days);
-                Some(days * DAY_NS + i128::from(interval.nanoseconds))
-            });
-            of.collect()
+            intervals.map(|interval| Some(length(interval?))).collect()
         }
     };
     Ok(lengths.with_precision_and_scale(38, 0)?)

@@ -1,6 +1,7 @@
 //! Functions and operators that are compiled, one by one, against plain DataFusion; and that only DataFusion's own
 //! implementations are taken for what their names say.
 
+mod durations;
 mod left;
 mod lists;
 mod numbers;

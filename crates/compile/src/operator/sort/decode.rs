@@ -1,4 +1,4 @@
-//! Columns of sorted rows read from the word that they were sorted by, where one word has all keys: the words come in order out of
+//! Columns of sorted rows read from the first word that they were sorted by, where it has all of a column: the words come in order out of
 //! the sort, while stored columns would have to be looked for, row by row, anywhere in memory.
 
 use kelpie_kir::builder::V;
@@ -10,13 +10,11 @@ use crate::layout::ColumnInfo;
 use crate::types::Range;
 
 impl Words {
-    /// What has a column's values in the only word: its field, and the one that says whether it is NULL. Of the two zeros, which
+    /// What has a column's values in the first word: its field, and the one that says whether it is NULL. Of the two zeros, which
     /// are one key of groups, a field of such keys does not know which it was.
     fn fields_of(&self, column: usize) -> Option<(&WordField, Option<&WordField>)> {
-        if self.count() != 1 || !self.is_exact() {
-            return None;
-        }
-        let own = || self.fields().iter().filter(|field| field.key.column == column);
+        let in_first = |field: &&WordField| field.offset + field.bits <= u64::BITS;
+        let own = || self.fields().iter().filter(in_first).filter(move |field| field.key.column == column);
         let is_whole = |field: &&WordField| match field.part {
             WordPart::Boolean | WordPart::Integer(_) | WordPart::Code => true,
             WordPart::Float => !field.key.is_group,
@@ -29,7 +27,7 @@ impl Words {
         Some((value, own().find(is_null)))
     }
 
-    /// Whether a column can be read from the only word.
+    /// Whether a column can be read from the first word.
     pub(super) fn decodes(&self, column: usize) -> bool {
         self.fields_of(column).is_some()
     }
@@ -81,7 +79,7 @@ impl Words {
 }
 
 impl WordField {
-    /// Its bits in the only word, `u64`.
+    /// Its bits in the first word, `u64`.
     fn bits_in(&self, cx: &mut Context<'_>, word: V) -> V {
         let b = &mut *cx.builder;
         let (distance, mask) =

@@ -21,11 +21,16 @@ impl SortForm {
             _ => None,
         };
         let rule = match lacks {
+            _ if is_cpu => (
+                SortPasses::Leading,
+                "a few digits tell most rows apart, and a worker puts the others in order",
+            ),
             Some(lacks) => (SortPasses::Tiles, lacks),
             None => PASSES,
         };
         let passes = site.choose(rule, |value| match (value, lacks) {
             (SortPasses::Sweep, Some(lacks)) => Err(lacks.into()),
+            (SortPasses::Leading, _) if !is_cpu => Err("runs are put in order by single threads".into()),
             _ => Ok(()),
         })?;
         Ok(SortForm { passes })

@@ -92,6 +92,14 @@ impl SortedBy {
         }
     }
 
+    /// What rows are bounded by, where that is not the first word.
+    fn leading_bits(&self, cx: &mut Context<'_>) -> Result<Option<V>, Unsupported> {
+        match self {
+            SortedBy::Words(words) => words.leading_bits(cx),
+            SortedBy::Groups(_) => Ok(None),
+        }
+    }
+
     fn word(&self, cx: &mut Context<'_>, index: usize) -> Result<V, Unsupported> {
         match self {
             SortedBy::Words(words) => words.word(cx, index),
@@ -198,7 +206,7 @@ impl SortOperator {
     /// The states of the words in order, one `u64` a row each: that of the only word, where the sort leaves it, or new ones for whoever
     /// notes the words in order.
     pub(crate) fn words_in_order(&self, states: &mut States) -> Vec<usize> {
-        match self.sorted_word {
+        match self.only_word_in_order() {
             Some(word) => vec![word],
             None => self.word_states.iter().map(|_| states.state("ordered_words", 8, self.class)).collect(),
         }
@@ -206,12 +214,17 @@ impl SortOperator {
 
     /// Whether a state has the only word in order, once rows are sorted.
     pub(crate) fn has_ordered(&self, state: usize) -> bool {
-        self.sorted_word == Some(state)
+        self.only_word_in_order() == Some(state)
+    }
+
+    /// The state that has the only word in order, if there is one.
+    fn only_word_in_order(&self) -> Option<usize> {
+        self.sorted_word.filter(|_| self.word_states.len() == 1)
     }
 
     /// The states by which [`SortOperator::word_at`] finds words.
     pub(crate) fn ordered_words(&self) -> Vec<usize> {
-        match self.sorted_word {
+        match self.only_word_in_order() {
             Some(word) => vec![word],
             None => self.word_states.clone(),
         }
@@ -228,7 +241,7 @@ impl SortOperator {
             let words = cx.argument(name, Type::global(Scalar::U64), Argument::State(state));
             cx.builder.element(words, index)
         };
-        if let Some(state) = self.sorted_word {
+        if let Some(state) = self.only_word_in_order() {
             return element(cx, "sorted_word", state, number);
         }
         let order = cx.argument("order", Type::global(Scalar::U32), Argument::State(self.order));

@@ -122,6 +122,13 @@ impl Emitter for SortEmitter<'_> {
             cx.end();
             return Ok(());
         }
+        if let Some(bits) = sort.words.leading_bits(cx)? {
+            // Rows of which many have the same first key, as counts have, are bounded by the beginning of the text behind it too.
+            let place = heap.begin_if_kept(cx, (bits, false, None), take);
+            sort.store(cx, place, None, self.needed)?;
+            cx.end();
+            return Ok(());
+        }
         let word = sort.words.word(cx, 0)?;
         let is_exact = sort.words.is_exact() && sort.words.count() == 1;
         let place = heap.begin_if_kept(cx, (word, is_exact, None), take);

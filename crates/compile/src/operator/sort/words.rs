@@ -152,13 +152,8 @@ impl Words {
 
     /// Why no column can be read from the words, if none can.
     pub(crate) fn lacks_columns(&self, columns: usize) -> Option<&'static str> {
-        match () {
-            () if self.count() > 1 => Some("rows are sorted by several words"),
-            () if !(0..columns).any(|column| self.decodes(column)) => {
-                Some("the word has no column as a whole")
-            }
-            () => None,
-        }
+        let decodes = (0..columns).any(|column| self.decodes(column));
+        (!decodes).then_some("the first word has no column as a whole")
     }
 
     fn push(&mut self, key: &WordKey, part: WordPart, bits: u32) {
@@ -200,6 +195,35 @@ impl Words {
     /// The columns that they are made of.
     pub fn columns(&self) -> impl Iterator<Item = usize> {
         self.fields.iter().map(|field| field.key.column)
+    }
+
+    /// Whether the first word is not full though there are keys behind it: a text has words of its own.
+    fn has_gap(&self) -> bool {
+        let ends = self.fields.iter().map(|field| field.offset + field.bits);
+        let starts = self.fields.iter().skip(1).map(|field| field.offset);
+        ends.zip(starts).any(|(end, start)| end < start && end < 64)
+    }
+
+    /// The first 64 bits of the current row's keys with nothing between two keys, `u64`: the order of rows is theirs, though not all of it.
+    /// `None` where that is the first word.
+    pub(super) fn leading_bits(&self, cx: &mut Context<'_>) -> Result<Option<V>, Unsupported> {
+        if !self.has_gap() {
+            return Ok(None);
+        }
+        let (mut word, mut end) = (cx.builder.u64(0), 0);
+        for field in &self.fields {
+            if end >= 64 {
+                break;
+            }
+            end += field.bits;
+            let value = field.value(cx)?;
+            let (op, distance) =
+                if end <= 64 { (BinaryOp::Shl, 64 - end) } else { (BinaryOp::Shr, end - 64) };
+            let distance = cx.builder.u64(distance.into());
+            let placed = cx.builder.binary(op, value, distance);
+            word = cx.builder.binary(BinaryOp::Or, word, placed);
+        }
+        Ok(Some(word))
     }
 
     /// Word `index` of the current row, `u64`.

@@ -52,6 +52,12 @@ impl Tokens {
             self.mark(")")?;
             return Ok(DataType::Timestamp { unit, timezone });
         }
+        if self.accept_word("Duration") {
+            self.mark("(")?;
+            let unit = self.lookup("the unit of a duration", words::time_unit_of)?;
+            self.mark(")")?;
+            return Ok(DataType::Duration { unit });
+        }
         self.lookup("a type", words::simple_type_of)
     }
 
@@ -178,7 +184,7 @@ impl Tokens {
                 let word = word.clone();
                 match word.as_str() {
                     "cast" | "try_cast" => self.cast(scope, word == "try_cast"),
-                    "Decimal128" | "Timestamp" => self.typed_constant(),
+                    "Decimal128" | "Timestamp" | "Duration" => self.typed_constant(),
                     "scalar" => {
                         self.error_at(position, "the type of `scalar` must follow: `(scalar(0) : Int64?)`")
                     }

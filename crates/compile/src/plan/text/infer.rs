@@ -54,10 +54,12 @@ pub(super) fn gives(kind: &ExprKind, target: &DataType) -> Option<Gives> {
 }
 
 fn arithmetic(op: ArithmeticOp, a: &Expr, b: &Expr) -> DataType {
-    use DataType::{Date32, Decimal128, Int64, Interval};
+    use DataType::{Date32, Decimal128, Duration, Int64, Interval, Timestamp};
     match (op.plain(), &a.data_type, &b.data_type) {
         (ArithmeticOp::Add, Interval, other) => other.clone(),
         (ArithmeticOp::Subtract, Date32, Date32) => Int64,
+        (ArithmeticOp::Subtract, Timestamp { unit, .. }, Timestamp { .. }) => Duration { unit: *unit },
+        (ArithmeticOp::Add, Duration { .. }, point @ Timestamp { .. }) => point.clone(),
         (_, Decimal128 { precision: p, scale: s }, Decimal128 { precision: q, scale: t }) => {
             decimal(op, (*p, *s), (*q, *t))
         }
@@ -125,6 +127,7 @@ pub(super) fn aggregated(aggregate: &Aggregate) -> Gives {
             DataType::UInt64
         }
         (Sum | SumExact, integer) if integer.is_integer() => DataType::Int64,
+        (Sum | Avg, DataType::Duration { unit }) => DataType::Duration { unit: *unit },
         (Sum | SumExact | Avg, _) => DataType::Float64,
     };
     Gives { data_type, nullable: aggregate.function != Count }

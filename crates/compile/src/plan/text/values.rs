@@ -15,6 +15,7 @@ pub(super) fn type_text(data_type: &DataType) -> String {
                 None => format!("Timestamp({unit})"),
             }
         }
+        DataType::Duration { unit } => format!("Duration({})", words::time_unit(*unit).unwrap_or_default()),
         other => words::simple_type(other.clone()).unwrap_or_default().into(),
     }
 }
@@ -42,6 +43,7 @@ pub(super) fn value_text(literal: &Literal, data_type: &DataType) -> Option<Stri
     Some(match (literal, data_type) {
         (Literal::Null, _) => "null".into(),
         (Literal::Boolean(value), DataType::Boolean) => value.to_string(),
+        (Literal::Int(value), DataType::Duration { .. }) => value.to_string(),
         (Literal::Int(value), _) if is_integer => value.to_string(),
         (Literal::Int(value), DataType::Decimal128 { scale, .. }) => decimal_text(*value, *scale),
         (Literal::Int(value), DataType::Date32) => date_text(*value),
@@ -64,7 +66,9 @@ pub(super) fn value_of(kind: &Kind, negative: bool, data_type: &DataType) -> Opt
             Some(Literal::Float(if negative { -value } else { value }))
         }
         (Kind::Number(text), DataType::Decimal128 { scale, .. }) => decimal_of(text, negative, *scale),
-        (Kind::Number(text), DataType::Date32 | DataType::Timestamp { .. }) => integer_of(text, negative),
+        (Kind::Number(text), DataType::Date32 | DataType::Timestamp { .. } | DataType::Duration { .. }) => {
+            integer_of(text, negative)
+        }
         (Kind::Number(text), _) if data_type.is_integer() => integer_of(text, negative),
         (Kind::Text(text), _) if !negative => match data_type {
             DataType::Utf8 => Some(Literal::Utf8(text.as_str().into())),

@@ -82,7 +82,7 @@ words! {
 }
 
 /// What a name must not be without quotes: it has a meaning where a column may stand, or behind one.
-const RESERVED: [&str; 44] = [
+const RESERVED: [&str; 45] = [
     "and",
     "or",
     "not",
@@ -124,6 +124,7 @@ const RESERVED: [&str; 44] = [
     "try_cast",
     "Decimal128",
     "Timestamp",
+    "Duration",
     "scalar",
     "build",
     "probe",

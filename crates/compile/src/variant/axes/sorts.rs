@@ -56,5 +56,7 @@ axis!(
         Tiles = "tiles",
         /// Tiles are moved at once: a block learns from the blocks before it where its rows go.
         Sweep = "sweep",
+        /// As tiles, but by no more digits than tell most rows apart: those that are left follow each other, and are put in order one by one.
+        Leading = "leading",
     }
 );

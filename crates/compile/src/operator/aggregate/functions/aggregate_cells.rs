@@ -285,7 +285,9 @@ impl Cells {
                 (CellOp::AddWide, total)
             }
             // Others wrap at 64 bits, as DataFusion's.
-            integer if integer.is_integer() => (CellOp::Add, narrow),
+            integer if integer.is_integer() || matches!(integer, DataType::Duration { .. }) => {
+                (CellOp::Add, narrow)
+            }
             other => return Err(Unsupported(format!("sum of {other}"))),
         };
         Ok((self.cell(op, contribution, plan.distinct, Some(bounds)), range))
@@ -299,6 +301,9 @@ impl Cells {
         let from = match (&plan.info.data_type, &plan.aggregate.field.data_type) {
             (float, _) if float.is_float() => return Ok((value, ResultForm::Mean, None)),
             (DataType::Decimal128 { scale, .. }, DataType::Decimal128 { .. }) => *scale,
+            (from @ DataType::Duration { .. }, to) if from == to => {
+                return Ok((value, ResultForm::WholeMean, None));
+            }
             (from, to) => return Err(Unsupported(format!("average of {from} as {to}"))),
         };
         // DataFusion sums in 256 bits where 128 may not do.

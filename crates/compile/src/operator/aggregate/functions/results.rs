@@ -23,6 +23,8 @@ pub enum ResultForm {
     },
     /// The sum of floats over the count.
     Mean,
+    /// The sum of integers over the count, cut towards zero.
+    WholeMean,
     /// The sum of decimals of scale `from` over the count. `upper`: the sum can be beyond 128 bits.
     DecimalMean {
         from: i8,
@@ -171,6 +173,11 @@ impl Reading {
             ResultForm::Mean => {
                 let count = cx.builder.convert(count, Scalar::F64);
                 cx.builder.div(value, count)
+            }
+            ResultForm::WholeMean => {
+                let sum = self.integer(cx, value, None);
+                let count = cx.builder.convert(count, Scalar::I64);
+                cx.builder.div(sum, count)
             }
             ResultForm::DecimalMean { from, upper } => {
                 let sum = wide_sum(cx, op, value);
