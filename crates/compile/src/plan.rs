@@ -116,8 +116,8 @@ pub struct Join {
     pub residual: Option<Expr>,
     /// NULL keys are equal to each other (set operations), rather than to nothing.
     pub null_equal: bool,
-    /// `NOT IN`: a `BuildAnti` that lets no row pass once the probe side has a NULL key, and no build row with a NULL
-    /// key unless the probe side is empty.
+    /// `NOT IN`: a `BuildAnti` or `ProbeAnti` that lets no row pass once the other side has a NULL key, and no row with a NULL key unless
+    /// the other side is empty.
     pub null_aware: bool,
 }
 

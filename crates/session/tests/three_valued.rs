@@ -126,3 +126,37 @@ async fn distinct_values_are_counted_alike() {
     }
     assert!(wrong.is_empty(), "{wrong:?}");
 }
+
+/// NOT IN builds on its list where that is smaller, whatever NULLs there are on either side.
+#[tokio::test]
+async fn not_in_by_either_side() {
+    let cases = [
+        ("k not in (select k from sure)", "2 4"),
+        ("k not in (select k from few)", ""),
+        ("k not in (select k from few where k is not null)", "2"),
+        ("k not in (select k from few where k > 100)", "1 2 4 NULL"),
+        ("k not in (select k + 1 from few where w = 'a')", "1 4"),
+        ("k + 0.5 not in (select k + 0.5 from sure)", "2 4"),
+        ("not (k not in (select k from sure))", "1"),
+        ("k not in (select k from sure) and w not in (select w from few where w is not null)", "4"),
+        ("w not in (select w from few where k = 4)", "1 4"),
+    ];
+    let devices = [("cpu", "8"), ("simt", "32"), ("simt", "4")];
+    for (device, lanes) in devices {
+        for side in ["written", "other"] {
+            let settings = [
+                ("kelpie.device", device),
+                ("kelpie.min_rows", "0"),
+                ("kelpie.simt_lanes", lanes),
+                ("kelpie.variant.build_side", side),
+            ];
+            let session = session(&settings).await;
+            let left = "create table l as select * from (values (1, 'a'), (2, null), (4, 'b'), (null, 'x')) as v(k, w)";
+            session.sql(left).await.unwrap();
+            for (condition, expected) in cases {
+                let sql = format!("select k from l where {condition} order by k nulls last");
+                assert_eq!(answer(&session, &sql).await.join(" "), expected, "{settings:?}: {sql}");
+            }
+        }
+    }
+}

@@ -30,10 +30,6 @@ pub(super) fn lower_part(
         return unsupported(format!("date_part {part:?} as {data_type}"));
     }
     let (value, valid) = lower_int(cx, input)?;
-    if let (DatePart::Epoch, DataType::Duration { unit }) = (part, &input.data_type) {
-        let seconds = seconds_of(cx, value, unit.per_second().into());
-        return Ok(float(seconds, valid));
-    }
     let is_date = input.data_type == DataType::Date32;
     if part == DatePart::Epoch {
         let number = cx.builder.convert(value.value, Scalar::F64);
@@ -61,20 +57,6 @@ pub(super) fn lower_part(
     let valid = representable(cx, days, valid)?.1;
     let result = time_part(cx, part, time, per_second);
     Ok(integer(cx, result.value, valid, result.range))
-}
-
-/// The seconds of so many ticks: whole ones and the rest, which DataFusion adds up.
-fn seconds_of(cx: &mut Context<'_>, ticks: Int, per_second: i128) -> V {
-    const NANOSECONDS: i128 = 1_000_000_000;
-    let b = &mut *cx.builder;
-    let ticks = b.convert(ticks.value, Scalar::I64);
-    let (divisor, length) = (b.int(Scalar::I64, per_second), b.int(Scalar::I64, NANOSECONDS / per_second));
-    let (whole, rest) = (b.div(ticks, divisor), b.rem(ticks, divisor));
-    let nanoseconds = b.mul(rest, length);
-    let (whole, nanoseconds) = (b.convert(whole, Scalar::F64), b.convert(nanoseconds, Scalar::F64));
-    let unit = b.f64(NANOSECONDS as f64);
-    let fraction = b.div(nanoseconds, unit);
-    b.add(whole, fraction)
 }
 
 fn is_time_part(part: DatePart) -> bool {

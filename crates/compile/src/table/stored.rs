@@ -290,6 +290,11 @@ impl StoredColumn {
         Lowered { repr, valid, range: range.or_else(|| self.info.data_type.full_range()) }
     }
 
+    /// The same column where somebody else knows which values are NULL.
+    pub fn without_validity(self) -> StoredColumn {
+        StoredColumn { validity: None, ..self }
+    }
+
     /// Whether the value at a place is not NULL; `None` where it never is.
     pub fn load_valid(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
         self.validity.map(|part| {

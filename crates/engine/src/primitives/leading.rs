@@ -13,7 +13,7 @@ use crate::error::EngineError;
 /// Rows that are looked at.
 const SAMPLE: u64 = 4096;
 /// Rows that the leading digits leave in a run, at most, as a row of the sample sees it.
-const RUN_ROWS: f64 = 6.0;
+const RUN_ROWS: f64 = 2.0;
 /// Digits that are saved, at least: to close the runs takes as long as some.
 const SAVED_DIGITS: usize = 3;
 

@@ -53,15 +53,21 @@ fn part_by_others(part: &str, call: &ScalarFunction, schema: &DFSchema) -> Resul
     when(of("year").gt(lit(0)), after).otherwise(before).map(Some)
 }
 
-/// Seconds since 1970 of a time in nanoseconds: DataFusion divides a float of all nanoseconds, which has lost the last ones of them.
+/// Seconds since 1970 of a time in nanoseconds, and those of a duration: DataFusion divides a float of all nanoseconds, which has lost the
+/// last ones of them, and has no answer for durations of more than 68 years.
 fn exact_epoch(call: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
     let [_, time] = call.args.as_slice() else { return Ok(None) };
-    if !matches!(time.get_type(schema)?, DataType::Timestamp(TimeUnit::Nanosecond, _)) || time.is_volatile() {
+    let unit = match time.get_type(schema)? {
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => TimeUnit::Nanosecond,
+        DataType::Duration(unit) => unit,
+        _ => return Ok(None),
+    };
+    if time.is_volatile() {
         return Ok(None);
     }
     let cast = |expr: Expr, data_type| Expr::Cast(Cast::new(Box::new(expr), data_type));
     let ticks = || cast(time.clone(), DataType::Int64);
-    let per_second = ticks_of_second(TimeUnit::Nanosecond);
+    let per_second = ticks_of_second(unit);
     let seconds = cast(ticks() / lit(per_second), DataType::Float64);
     let rest = cast(ticks() % lit(per_second), DataType::Float64);
     Ok(Some(seconds + rest / lit(per_second as f64)))

@@ -1,5 +1,7 @@
 //! What is between two points in time.
 
+use datafusion::arrow::datatypes::Int64Type;
+
 use super::*;
 
 /// Times of all units with their extremes and NULLs, and durations of them.
@@ -48,8 +50,6 @@ async fn points_in_time_and_durations_are_added_and_subtracted() {
         "ds - ds",
         "dus + (us - vs)",
         "(us - vs) - (vs - us)",
-        "extract(epoch from us - vs)",
-        "extract(epoch from ms - arrow_cast(s, 'Timestamp(Millisecond, None)'))",
         "arrow_cast(us - vs, 'Int64')",
         "arrow_cast(id, 'Duration(Millisecond)')",
         "us - vs > vs - us",
@@ -114,6 +114,23 @@ async fn a_distance_that_its_type_does_not_hold_is_an_error() {
             }
             same(&plain, &kelpie, &format!("SELECT {expression} FROM far")).await;
         }
+    }
+}
+
+/// Under corrections, the seconds of a duration are a number, however many they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn durations_have_seconds() {
+    for settings in [&[("kelpie.enabled", "false")][..], DEVICES[0], DEVICES[1]] {
+        let options = SessionOptions::default().with("kelpie.min_rows", "0");
+        let options = settings.iter().fold(options, |options, (name, value)| options.with(*name, *value));
+        let kelpie = KelpieSession::new(options).unwrap();
+        moments(&SessionContext::new(), &kelpie);
+        let sql = "select count(*) from m where extract(epoch from us - vs) \
+                   <> cast(arrow_cast(us - vs, 'Int64') as double) / 1e6 or (us - vs is null) <> (epoch(us - vs) is null)";
+        let result = kelpie.sql(sql).await.unwrap();
+        assert_eq!(result.batches[0].column(0).as_primitive::<Int64Type>().value(0), 0, "{settings:?}");
+        let result = kelpie.sql("select max(epoch(us - vs)) > 2.5e11 from m").await.unwrap();
+        assert!(result.batches[0].column(0).as_boolean().value(0), "{settings:?}");
     }
 }
 

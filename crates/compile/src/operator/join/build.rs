@@ -13,6 +13,7 @@ use crate::operator::Flow;
 use crate::operator::dense::DenseEmitter;
 use crate::operator::key_texts::{KeySearch, KeyTexts};
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
+use crate::plan::JoinKind;
 use crate::program::{HostAction, Task, When};
 use crate::table::bounds::Bounds;
 use crate::table::places::DenseTarget;
@@ -69,11 +70,30 @@ impl Emitter for StoreEmitter<'_> {
 
     fn row(&mut self, cx: &mut Context<'_>, row: V, flow: Flow) -> Result<(), Unsupported> {
         self.join.push_stored(cx);
+        if self.join.kind == JoinKind::ProbeAnti && self.join.nulls.is_some() {
+            self.note_nulls(cx, flow)?;
+        }
         self.rows.row(cx, row, flow)
     }
 
     fn end(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         self.rows.end(cx)
+    }
+}
+
+impl StoreEmitter<'_> {
+    /// `NOT IN`: notes what its list has.
+    fn note_nulls(&self, cx: &mut Context<'_>, flow: Flow) -> Result<(), Unsupported> {
+        if let Some(active) = flow.active() {
+            cx.begin_if(active);
+        }
+        let keys = (0..self.join.probe_keys.len()).map(|key| cx.column(key));
+        let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        self.join.note_nulls(cx, &keys);
+        if flow.active().is_some() {
+            cx.end();
+        }
+        Ok(())
     }
 }
 

@@ -110,19 +110,27 @@ impl JoinOperator {
 
     /// `NOT IN`: nothing passes once the probe side has a NULL key, and no NULL key unless the probe side is empty.
     fn not_in(&self, cx: &mut Context<'_>, place: V, unmatched: V) -> V {
+        if self.nulls.is_none() {
+            return unmatched;
+        }
+        let keys = self.index.store.columns()[..self.probe_keys.len()].iter();
+        let valid: Vec<V> = keys.filter_map(|column| column.load_valid(cx, place)).collect();
+        self.passes_not_in(cx, &valid, unmatched)
+    }
+
+    /// `NOT IN`: whether a row that has no match passes; `valid`: of its keys that may be NULL, whether they are not.
+    pub(super) fn passes_not_in(&self, cx: &mut Context<'_>, valid: &[V], unmatched: V) -> V {
         let Some(state) = self.nulls else { return unmatched };
-        let nulls = cx.argument("probe_nulls", Type::global(Scalar::U32), Argument::State(state));
+        let nulls = cx.argument("other_nulls", Type::global(Scalar::U32), Argument::State(state));
         let seen = cx.builder.load(nulls);
         let two = cx.builder.u32(2);
         let no_null = cx.builder.lt(seen, two);
         let mut live = cx.builder.and(unmatched, no_null);
         let zero = cx.builder.u32(0);
         let empty = cx.builder.eq(seen, zero);
-        for column in &self.index.store.columns()[..self.probe_keys.len()] {
-            if let Some(valid) = column.load_valid(cx, place) {
-                let passes = cx.builder.or(valid, empty);
-                live = cx.builder.and(live, passes);
-            }
+        for valid in valid {
+            let passes = cx.builder.or(*valid, empty);
+            live = cx.builder.and(live, passes);
         }
         live
     }

@@ -170,7 +170,7 @@ impl JoinOperator {
         let matched = keeps_build(kind).then(|| states.state("matched", 4, index.store.class));
         let nulls = join.null_aware.then(|| {
             let class = states.class(1, Growth::Fixed);
-            states.state("probe_nulls", 4, class)
+            states.state("other_nulls", 4, class)
         });
         Ok(JoinOperator {
             assumption: input.assumption.number,

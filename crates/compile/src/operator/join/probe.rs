@@ -201,7 +201,12 @@ impl JoinOperator {
     ) -> Result<(), Unsupported> {
         let passes = match self.kind {
             JoinKind::ProbeSemi => found,
-            JoinKind::ProbeAnti => cx.builder.not(found),
+            JoinKind::ProbeAnti => {
+                let unmatched = cx.builder.not(found);
+                let keys = if self.nulls.is_some() { self.keys_of_probe(cx, &[])? } else { Vec::new() };
+                let valid: Vec<V> = keys.iter().filter_map(|key| key.valid).collect();
+                self.passes_not_in(cx, &valid, unmatched)
+            }
             _ => {
                 let below = (0..self.probe_width).map(Joined::Below);
                 cx.push_joined(below.chain([Joined::Value(boolean(found))]).collect());
@@ -341,7 +346,7 @@ impl JoinOperator {
         columns
     }
 
-    /// `NOT IN`: notes that there is a row, and whether its key is NULL.
+    /// `NOT IN`: notes that the other side has a row, and whether its key is NULL.
     pub(super) fn note_nulls(&self, cx: &mut Context<'_>, keys: &[Lowered]) {
         let Some(state) = self.nulls else { return };
         let (row, null) = (cx.builder.u32(1), cx.builder.u32(3));
@@ -349,7 +354,7 @@ impl JoinOperator {
         for valid in keys.iter().filter_map(|key| key.valid) {
             bits = cx.builder.select(valid, bits, null);
         }
-        let pointer = cx.argument("probe_nulls", Type::global(Scalar::U32), Argument::State(state));
+        let pointer = cx.argument("other_nulls", Type::global(Scalar::U32), Argument::State(state));
         set_bits(cx, pointer, bits);
     }
 }

@@ -41,13 +41,7 @@ impl Words {
         present: Option<V>,
     ) -> Option<Lowered> {
         let (value, null) = self.fields_of(column)?;
-        let mut valid = null.map(|null| {
-            let (flag, zero) = (null.bits_in(cx, word), cx.builder.u64(0));
-            match null.key.nulls_first {
-                true => cx.builder.ne(flag, zero),
-                false => cx.builder.eq(flag, zero),
-            }
-        });
+        let mut valid = null.map(|null| null.is_not_null(cx, word));
         if let Some(present) = present {
             valid = Some(valid.map_or(present, |valid| cx.builder.and(valid, present)));
         }
@@ -76,9 +70,27 @@ impl Words {
         let range = if info.data_type.is_float() { None } else { info.range };
         Some(Lowered { repr, valid, range: range.or_else(|| info.data_type.full_range()) })
     }
+
+    /// Whether a column of the row with this word is not NULL, where the word tells that and no more of the column.
+    pub(super) fn valid(&self, cx: &mut Context<'_>, column: usize, word: V) -> Option<V> {
+        let is_flag = |field: &&WordField| {
+            field.key.column == column && matches!(field.part, WordPart::Null) && field.offset < u64::BITS
+        };
+        let flag = self.fields().iter().find(is_flag)?;
+        Some(flag.is_not_null(cx, word))
+    }
 }
 
 impl WordField {
+    /// What the flag of a NULL says.
+    fn is_not_null(&self, cx: &mut Context<'_>, word: V) -> V {
+        let (flag, zero) = (self.bits_in(cx, word), cx.builder.u64(0));
+        match self.key.nulls_first {
+            true => cx.builder.ne(flag, zero),
+            false => cx.builder.eq(flag, zero),
+        }
+    }
+
     /// Its bits in the first word, `u64`.
     fn bits_in(&self, cx: &mut Context<'_>, word: V) -> V {
         let b = &mut *cx.builder;

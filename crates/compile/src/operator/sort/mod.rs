@@ -353,8 +353,16 @@ impl SortOperator {
         let stored = columns.filter_map(|index| Some((index, self.columns.get(index)?)));
         let joined = stored.map(|(index, column)| match (&self.words, word) {
             (SortedBy::Words(words), Some(word)) => {
-                let decoded = words.decoded(cx, (index, column.info()), word, present);
-                decoded.map_or_else(|| Joined::stored(column, place, present), Joined::Value)
+                if let Some(decoded) = words.decoded(cx, (index, column.info()), word, present) {
+                    return Joined::Value(decoded);
+                }
+                match words.valid(cx, index, word) {
+                    Some(valid) => {
+                        let valid = present.map_or(valid, |present| cx.builder.and(valid, present));
+                        Joined::stored(&column.clone().without_validity(), place, Some(valid))
+                    }
+                    None => Joined::stored(column, place, present),
+                }
             }
             _ => Joined::stored(column, place, present),
         });

@@ -16,7 +16,7 @@ use crate::layout::ColumnInfo;
 use crate::lower::{can_fail, column_of};
 use crate::operator::join::SearchRange;
 use crate::plan::{Join, JoinKind};
-use crate::types::Range;
+use crate::types::{DataType, Range};
 use crate::variant::all_but;
 use crate::variant::axes::BuiltSide;
 
@@ -64,12 +64,17 @@ impl Cut<'_> {
             };
             return at.site.choose(rule, all_but(BuiltSide::Other, &why_not));
         }
-        if join.kind != JoinKind::Inner {
+        if join.kind != JoinKind::Inner && !join.null_aware {
             return Ok(BuiltSide::Written);
         }
         let (own, other) = (self.known(join, build, true), self.known(join, probe, false));
         let rule = match why_not {
             Some(why_not) => (BuiltSide::Written, why_not),
+            // No planner has chosen: the side that NOT IN keeps is always the first.
+            None if join.null_aware && own.rows >= other.rows.saturating_mul(LARGER) => {
+                (BuiltSide::Other, "the list of NOT IN has fewer rows than are looked for in it")
+            }
+            None if join.null_aware => (BuiltSide::Written, "the list of NOT IN has many rows"),
             None if join.keys.is_empty() => (BuiltSide::Written, "pairs of all rows need no index"),
             None if !own.is_table || !other.is_table => {
                 (BuiltSide::Written, "how many rows joins and groups leave is not foreseen well")
@@ -98,7 +103,14 @@ impl Cut<'_> {
         let keeps_order = self.uses.get(at.ordinal).is_none_or(|uses| uses.in_order);
         let fails = |expr: &Expr, rows: &OpenRows| may_fail(expr, &rows.columns);
         match () {
-            () if at.join.null_aware => Some("NULL keys of the build side count"),
+            () if at.join.null_aware && at.join.kind != JoinKind::BuildAnti => {
+                Some("NULL keys of the build side count")
+            }
+            () if at.join.null_aware
+                && at.join.keys.iter().any(|(key, _)| key.data_type == DataType::Utf8) =>
+            {
+                Some("texts that have no code are no NULLs")
+            }
             () if keeps_order => Some("texts are strung together in the order of the probe side"),
             () if !build.properties.is_safe || !probe.properties.is_safe => {
                 Some("a side may fail, which nobody looks at where the other one is empty")

@@ -4,7 +4,7 @@ use crate::variant::{Axis, Level, Status, Variant};
 
 axis!(
     /// Which side of an inner join has the index: `pipeline/cut/build_side`.
-    BuiltSide, "build_side", Plan, Rule, "which side of an inner join is built, and which one streams past it",
+    BuiltSide, "build_side", Plan, Rule, "which side of an inner join, or of NOT IN, is built, and which one streams past it",
     {
         /// The one that the plan has as its build side.
         Written = "written",
