@@ -21,7 +21,7 @@ use super::memory::{LIMIT, MemoryStore};
 use super::{Fingerprint, Kind, Record, Store};
 
 /// The form of the file and of fingerprints, and what numbers in records mean: another one is not read.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// How long what was learned waits for more to be written with it.
 const PAUSE: Duration = Duration::from_secs(1);

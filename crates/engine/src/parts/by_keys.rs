@@ -33,9 +33,6 @@ pub(super) const PART_BITS: u32 = 16;
 const FIRST_BITS: u32 = 2;
 /// Bytes of the batches whose rows of a part become one batch: then no text column of it has more than Arrow's offsets count.
 const GATHERED_BYTES: usize = 1 << 30;
-/// Parts that are tried in vain, at most, where it is not the whole plan that is cut: what stands above the operator may ask for as much
-/// memory however few the rows of a part are.
-const MOST_IN_VAIN: usize = 3;
 /// The greatest number of rows of a part is rounded up by at most two in so many, so that more parts are one program.
 const SIZE_STEPS: u64 = 16;
 
@@ -66,13 +63,6 @@ struct Making<'p> {
     parts: usize,
     in_vain: usize,
     rows: Vec<RecordBatch>,
-}
-
-impl Making<'_> {
-    /// Whether a part that did not fit is cut, rather than given up with all others.
-    fn goes_on(&self) -> bool {
-        self.parted.is_itself() || self.in_vain < MOST_IN_VAIN
-    }
 }
 
 impl Execution<'_> {
@@ -125,7 +115,7 @@ impl Execution<'_> {
                     }
                     // Without rows to hold, less of them takes no less.
                     Err(EngineError::Device(DeviceError::OutOfMemory { .. }))
-                        if bits.below() > 0 && bytes > 0 && making.goes_on() =>
+                        if bits.below() > 0 && bytes > 0 =>
                     {
                         making.in_vain += 1;
                         making.too_large = bytes;
