@@ -388,10 +388,11 @@ fn not_in_knows_nulls() {
     for (inner, passes) in
         [(vec![], 7), (vec![(Some(0), None, 0)], 5), (vec![(Some(99), None, 0), (None, None, 0)], 0)]
     {
-        for device in devices() {
+        for (device, side) in devices().flat_map(|device| [(device, "written"), (device, "other")]) {
             let plan = plan(JoinKind::BuildAnti, on(&[0]), true);
-            let got = output(&engine, plan, &[&outer, &inner], options(device, ("16", "on"), &[]));
-            assert_eq!(got.batch.num_rows(), passes, "{inner:?} {device:?}");
+            let options = options(device, ("16", "on"), &[("build_side", side)]);
+            let got = output(&engine, plan, &[&outer, &inner], options);
+            assert_eq!(got.batch.num_rows(), passes, "{inner:?} {device:?} {side}");
         }
     }
 }
