@@ -94,6 +94,7 @@ fn ranked(keys: &[usize], order: Vec<Expr>, values: Vec<RankedValue>) -> (Plan, 
 /// The median of prices, of quantities as floats and where a condition holds, and values of other rows in that order.
 fn medians(keys: &[usize]) -> Vec<(Plan, ScanInfo)> {
     let share = || Rank::Percentile(Expr::literal(Literal::Float(0.25), DataType::Float64));
+    let discrete = || Rank::Discrete(Expr::literal(Literal::Float(0.9), DataType::Float64));
     let number = |number| Expr::literal(Literal::Int(number), DataType::Int64);
     let of = |argument: Expr, rank| {
         let counted = argument.nullable.then(|| argument.clone());
@@ -107,6 +108,7 @@ fn medians(keys: &[usize]) -> Vec<(Plan, ScanInfo)> {
         ranked(keys, vec![quantity()], vec![of(quantity(), Rank::Median), of(quantity(), share())]),
         ranked(keys, vec![left()], vec![of(left(), Rank::Median), of(left(), share())]),
         ranked(keys, vec![column(4)], vec![of(column(4), Rank::Median), of(column(4), share())]),
+        ranked(keys, vec![column(3)], vec![of(column(3), discrete())]),
         ranked(
             keys,
             vec![column(1), column(3)],

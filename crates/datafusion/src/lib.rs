@@ -4,6 +4,7 @@
 //! [`JoinOrderRule`] orders joins before that. What a session of a user has beside plans (files, settings, kept plans, writes) is in
 //! `kelpie-session`, which programs stand on. Values, types and errors are DataFusion's.
 
+mod aggregates;
 mod any_year;
 mod bound_table;
 pub mod byte_ranges;
@@ -48,6 +49,7 @@ mod window_report;
 pub mod wire;
 mod zones;
 
+pub use aggregates::{Counted, QuantileDisc};
 pub use any_year::AnyYear;
 pub use corrections::CorrectionsRule;
 pub use csv_ranges::CsvRanges;

@@ -123,6 +123,10 @@ fn as_float() -> Expr {
     cast(column(5), DataType::Float64)
 }
 
+fn discrete(value: f64) -> Rank {
+    Rank::Discrete(Expr::literal(Literal::Float(value), DataType::Float64))
+}
+
 fn share(value: f64) -> Rank {
     Rank::Percentile(Expr::literal(Literal::Float(value), DataType::Float64))
 }
@@ -165,6 +169,7 @@ fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
             let values = vec![
                 of(Rank::Median),
                 of(share(0.3)),
+                of(discrete(0.3)),
                 value(Rank::FromLast(int(0)), column(5), Some(as_float())),
                 value(Rank::FromLast(int(0)), column(4), None),
                 value(Rank::FromFirst(int(3)), column(8), None),
@@ -191,6 +196,9 @@ fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
                 value(Rank::FromFirst(int(0)), column(8), None),
                 value(Rank::FromFirst(int(1)), column(5), None),
                 value(Rank::FromLast(int(0)), column(4), None),
+                value(discrete(0.0), column(8), None),
+                value(discrete(0.5), column(8), None),
+                value(discrete(1.0), column(4), None),
             ];
             (sorted(column(8), true), values)
         }
@@ -264,6 +272,12 @@ fn median(values: &[f64]) -> Option<f64> {
     Some(if low == high { values[low] } else { (values[low] + values[high]) / 2.0 })
 }
 
+/// The first value up to which there is a share of all.
+fn reached(values: &[f64], share: f64) -> Option<f64> {
+    let reaches = |place: &usize| (place + 1) as f64 >= share * values.len() as f64;
+    (0..values.len()).find(reaches).map(|place| values[place])
+}
+
 fn percentile(values: &[f64], share: f64) -> Option<f64> {
     let place = share * values.len().checked_sub(1)? as f64;
     let (low, high) = (values[place.floor() as usize], values[place.ceil() as usize]);
@@ -286,7 +300,7 @@ fn evaluate(rows: &[&Row], order: Order) -> Vec<String> {
                 (a, b) => a.is_none().cmp(&b.is_none()),
             });
             let some: Vec<f64> = rows.iter().filter_map(|row| key(row)).collect();
-            values.extend([float(median(&some)), float(percentile(&some, 0.3))]);
+            values.extend([float(median(&some)), float(percentile(&some, 0.3)), float(reached(&some, 0.3))]);
             values.push(other(rows.iter().filter_map(|row| row.integer).max()));
             values.push(other(rows.last().map(|row| row.number)));
             values.push(other(rows.get(3).map(|row| &row.text)));
@@ -314,6 +328,10 @@ fn evaluate(rows: &[&Row], order: Order) -> Vec<String> {
             rows.sort_by(|a, b| b.text.cmp(&a.text).then(a.number.cmp(&b.number)));
             values.push(other(rows.first().map(|row| &row.text)));
             values.push(other(rows.get(1).and_then(|row| row.integer)));
+            values.push(other(rows.last().map(|row| row.number)));
+            values.push(other(rows.first().map(|row| &row.text)));
+            let middle = rows.len().checked_sub(1).map(|last| rows[last / 2]);
+            values.push(other(middle.map(|row| &row.text)));
             values.push(other(rows.last().map(|row| row.number)));
         }
         Order::Small => {

@@ -26,6 +26,7 @@ mod functions;
 mod install;
 mod join_order;
 mod lying;
+mod modes;
 mod movement;
 mod names;
 mod nan;

@@ -51,6 +51,9 @@ pub enum Rank {
     /// The value at `p * (n - 1)`, where `p` is a constant of type `Float64` from 0 to 1; between two ranks that of floats is
     /// interpolated linearly, with a weight of six digits.
     Percentile(Expr),
+    /// The first value up to which there is the share `p` of all: at `n - floor(n - p * n) - 1`, and the first one at least, where `p` is a
+    /// constant of type `Float64` from 0 to 1.
+    Discrete(Expr),
     /// All of them: the texts one after the other, without those that are NULL, and NULL where there is no other.
     Texts {
         /// What stands between two texts: a constant of type `Utf8`, not NULL.
@@ -63,9 +66,10 @@ pub enum Rank {
 impl Rank {
     fn constant(&self) -> Option<&Expr> {
         match self {
-            Rank::FromFirst(constant) | Rank::FromLast(constant) | Rank::Percentile(constant) => {
-                Some(constant)
-            }
+            Rank::FromFirst(constant)
+            | Rank::FromLast(constant)
+            | Rank::Percentile(constant)
+            | Rank::Discrete(constant) => Some(constant),
             Rank::Texts { delimiter, .. } => Some(delimiter),
             Rank::Median => None,
         }
@@ -73,9 +77,10 @@ impl Rank {
 
     fn constant_mut(&mut self) -> Option<&mut Expr> {
         match self {
-            Rank::FromFirst(constant) | Rank::FromLast(constant) | Rank::Percentile(constant) => {
-                Some(constant)
-            }
+            Rank::FromFirst(constant)
+            | Rank::FromLast(constant)
+            | Rank::Percentile(constant)
+            | Rank::Discrete(constant) => Some(constant),
             Rank::Texts { delimiter, .. } => Some(delimiter),
             Rank::Median => None,
         }
@@ -121,7 +126,7 @@ impl Ranked {
         self.values.iter().find_map(|value| {
             let (argument, result) = (&value.argument.data_type, &value.field.data_type);
             let is_fit = match &value.rank {
-                Rank::FromFirst(_) | Rank::FromLast(_) => true,
+                Rank::FromFirst(_) | Rank::FromLast(_) | Rank::Discrete(_) => true,
                 Rank::Median => argument.is_float() || matches!(argument, DataType::Decimal128 { .. }),
                 Rank::Percentile(_) => argument.is_float(),
                 Rank::Texts { .. } => *argument == DataType::Utf8,
@@ -129,7 +134,9 @@ impl Ranked {
             let is_constant_fit = match &value.rank {
                 Rank::Median => true,
                 Rank::FromFirst(constant) | Rank::FromLast(constant) => constant.data_type == DataType::Int64,
-                Rank::Percentile(constant) => constant.data_type == DataType::Float64,
+                Rank::Percentile(constant) | Rank::Discrete(constant) => {
+                    constant.data_type == DataType::Float64
+                }
                 Rank::Texts { delimiter, .. } => {
                     matches!(delimiter.kind, ExprKind::Literal(Literal::Utf8(_)))
                 }

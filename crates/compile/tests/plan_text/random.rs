@@ -231,11 +231,12 @@ impl Random {
         let keys = self.exprs(&fields, 1, 2);
         let value = |random: &mut Random| {
             let constant = random.constant();
-            let rank = match random.below(5) {
+            let rank = match random.below(6) {
                 0 => Rank::FromFirst(constant),
                 1 => Rank::FromLast(constant),
                 2 => Rank::Median,
                 3 => Rank::Percentile(constant),
+                4 => Rank::Discrete(constant),
                 _ => Rank::Texts { delimiter: constant, distinct: random.flag() },
             };
             let counted = random.flag().then(|| random.expr(&fields, 1));

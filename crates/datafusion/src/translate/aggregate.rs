@@ -1,5 +1,6 @@
 //! Aggregates.
 
+mod passes;
 mod ranked;
 mod states;
 

@@ -9,7 +9,6 @@ mod asof;
 mod by_name;
 mod by_row;
 mod columns;
-mod counted;
 mod formats;
 mod from_first;
 mod functions;

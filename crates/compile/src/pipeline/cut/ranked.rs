@@ -221,7 +221,7 @@ impl End {
         let (end, distance) = match &value.rank {
             Rank::FromFirst(distance) => (End::First, distance),
             Rank::FromLast(distance) => (End::Last, distance),
-            Rank::Median | Rank::Percentile(_) | Rank::Texts { .. } => return None,
+            Rank::Median | Rank::Percentile(_) | Rank::Discrete(_) | Rank::Texts { .. } => return None,
         };
         let is_end = matches!(distance.kind, ExprKind::Literal(Literal::Int(0))) && value.counted.is_none();
         is_end.then_some(end)

@@ -135,6 +135,7 @@ fn value_text(value: &RankedValue, scope: &Scope) -> String {
         Rank::FromLast(rank) => format!("from_last({argument}, {})", constant(rank)),
         Rank::Median => format!("median({argument})"),
         Rank::Percentile(share) => format!("percentile({argument}, {})", constant(share)),
+        Rank::Discrete(share) => format!("percentile_disc({argument}, {})", constant(share)),
         Rank::Texts { delimiter, distinct } => {
             let distinct = if *distinct { "distinct " } else { "" };
             format!("string_agg({distinct}{argument}, {})", constant(delimiter))
@@ -294,6 +295,7 @@ impl Tokens {
             "from_last" => Rank::FromLast(constant()?),
             "median" => Rank::Median,
             "percentile" => Rank::Percentile(constant()?),
+            "percentile_disc" => Rank::Discrete(constant()?),
             "string_agg" => Rank::Texts { delimiter: constant()?, distinct },
             _ => return self.error_at(position, format!("there is no aggregate function `{word}`")),
         };

@@ -1,9 +1,12 @@
-//! Aggregates over the sorted rows of a group: `median`, `percentile_cont`, `first_value`, `last_value`, `nth_value` and `string_agg`.
+//! Aggregates over the sorted rows of a group: `median`, `percentile_cont`, `quantile_disc`, `mode`, `first_value`, `last_value`, `nth_value`
+//! and `string_agg`.
 //!
 //! | function | order | rows without a rank | value |
 //! |---|---|---|---|
 //! | `median(x)` | `x` | NULL | the mean of the middle ones |
 //! | `percentile_cont(x, p)`, `percentile_cont(p) WITHIN GROUP (ORDER BY x)` | `x` | NULL | at `p`, or at `1 - p` where `x` descends |
+//! | `quantile_disc(x, p)` | `x` | NULL | the first one up to which there is the share `p` |
+//! | `mode(x)` | how often `x` comes, most often first, then `x` | none: over the groups of `x` | `x` of the first one |
 //! | `first_value(x ORDER BY y)`, `last_value`, `nth_value(x, n ORDER BY y)` | `y` | none, or under IGNORE NULLS where `x` is NULL | `x` |
 //! | `string_agg(x, ',' ORDER BY y)` | `y` | none | all `x` that are not NULL, with the delimiter between |
 //! | `string_agg(x, ',')` | none: that of the input | none | the same |
@@ -13,11 +16,14 @@
 //! of the orders in which they come, and with DISTINCT that of a hash table. So the order of the input and that of the texts are among
 //! those that it may give.
 //!
+//! Of values that come equally often the least is the mode; DataFusion's operators take the one that reached them first, which may be any.
+//!
 //! Rows that FILTER leaves out have no rank either. Calls whose orders agree sort the rows once. Others are aggregations of their
 //! own, which read the input again and are joined by the keys.
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType as ArrowType;
 use datafusion::common::ScalarValue;
 use datafusion::functions_aggregate::{first_last, median, nth_value, percentile_cont, string_agg};
 use datafusion::physical_expr::PhysicalExpr;
@@ -26,17 +32,21 @@ use datafusion::physical_expr::expressions::Literal as LiteralExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use kelpie_compile::expr::{Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, Join, JoinKind, Plan, Rank, Ranked, RankedValue, SortKey};
+use kelpie_compile::plan::{Aggregate, Plan, Rank, RankedValue, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 
+use super::passes::{Call, Mode, PASS_LIMIT, integer, joined, passes};
 use super::{Below, Node, Translator, fields_from, filtered, has_sets, one, over_sets, states};
-use crate::translate::{order, project_columns};
+use crate::aggregates::{Counted, QuantileDisc};
+use crate::translate::order;
 
 /// The functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Function {
     Median,
     Percentile,
+    Discrete,
+    Mode,
     First,
     Last,
     Nth,
@@ -49,6 +59,8 @@ fn function(call: &AggregateFunctionExpr) -> Option<Function> {
     match () {
         () if implementation.is::<median::Median>() => Some(Function::Median),
         () if implementation.is::<percentile_cont::PercentileCont>() => Some(Function::Percentile),
+        () if implementation.is::<QuantileDisc>() => Some(Function::Discrete),
+        () if implementation.downcast_ref::<Counted>().is_some_and(Counted::is_mode) => Some(Function::Mode),
         () if implementation.is::<first_last::FirstValue>() => Some(Function::First),
         () if implementation.is::<first_last::LastValue>() => Some(Function::Last),
         () if implementation.is::<nth_value::NthValueAgg>() => Some(Function::Nth),
@@ -60,13 +72,6 @@ fn function(call: &AggregateFunctionExpr) -> Option<Function> {
 /// Whether a call needs the rows of its group in an order.
 pub(super) fn is_ranked(call: &AggregateFunctionExpr) -> bool {
     function(call).is_some()
-}
-
-/// A call, translated.
-enum Call {
-    /// It needs no order.
-    Plain(Aggregate),
-    Ranked(Vec<SortKey>, Box<RankedValue>),
 }
 
 /// An aggregation of which some calls need an order, in one step or as the final step of `first`.
@@ -125,120 +130,11 @@ pub(super) fn aggregate(
     })
 }
 
-/// Most orders of an aggregation: each reads the input again.
-const PASS_LIMIT: usize = 8;
-
-/// Calls whose orders agree; the first has those that need none too.
-#[derive(Default)]
-struct Pass {
-    order: Vec<SortKey>,
-    aggregates: Vec<Aggregate>,
-    values: Vec<RankedValue>,
-}
-
-/// Where a call's result is: the pass, and its number among the pass's aggregates or values.
-enum CallPlace {
-    Plain(usize),
-    Ranked(usize, usize),
-}
-
-/// The calls by their orders.
-fn passes(calls: Vec<Call>) -> (Vec<Pass>, Vec<CallPlace>) {
-    let mut passes: Vec<Pass> = Vec::new();
-    let mut plain = Vec::new();
-    let mut places = Vec::new();
-    for call in calls {
-        match call {
-            Call::Plain(aggregate) => {
-                places.push(CallPlace::Plain(plain.len()));
-                plain.push(aggregate);
-            }
-            Call::Ranked(own, value) => {
-                // Rows that an order does not tell apart may be in any: the longer of two will do for both.
-                let agree = |pass: &Pass| {
-                    let same = own.starts_with(&pass.order) || pass.order.starts_with(&own);
-                    // No order is that of the input.
-                    same && own.is_empty() == pass.order.is_empty()
-                };
-                let pass = passes.iter().position(agree).unwrap_or_else(|| {
-                    passes.push(Pass::default());
-                    passes.len() - 1
-                });
-                let found = &mut passes[pass];
-                places.push(CallPlace::Ranked(pass, found.values.len()));
-                found.values.push(*value);
-                if own.len() > found.order.len() {
-                    found.order = own;
-                }
-            }
-        }
-    }
-    if let Some(first) = passes.first_mut() {
-        first.aggregates = plain;
-    }
-    (passes, places)
-}
-
-/// An aggregation by keys: its passes side by side.
-fn joined(
-    input: &Plan,
-    keys: Vec<Expr>,
-    names: Vec<String>,
-    (passes, places): (&[Pass], &[CallPlace]),
-) -> Option<Plan> {
-    let width = keys.len();
-    let mut all: Option<Plan> = None;
-    // Where the columns of each pass begin.
-    let mut starts = Vec::new();
-    for Pass { order, aggregates, values } in passes {
-        let pass = Plan::Ranked(Box::new(Ranked {
-            input: input.clone(),
-            keys: keys.clone(),
-            order: order.clone(),
-            aggregates: aggregates.clone(),
-            values: values.clone(),
-            names: names.iter().take(width).cloned().collect(),
-        }));
-        starts.push(all.as_ref().map_or(0, |before| before.fields().len()));
-        all = Some(match all {
-            None => pass,
-            Some(build) => Plan::Join(Box::new(Join {
-                build,
-                probe: pass,
-                kind: JoinKind::Inner,
-                keys: keys
-                    .iter()
-                    .enumerate()
-                    .map(|(place, key)| (column(place, key), column(place, key)))
-                    .collect(),
-                residual: None,
-                null_equal: true,
-                null_aware: false,
-            })),
-        });
-    }
-    let place = |place: &CallPlace| match place {
-        CallPlace::Plain(number) => Some(width + number),
-        CallPlace::Ranked(pass, number) => {
-            Some(starts.get(*pass)? + width + passes.get(*pass)?.aggregates.len() + number)
-        }
-    };
-    let columns = (0..width).map(Some).chain(places.iter().map(place)).collect::<Option<Vec<usize>>>()?;
-    match project_columns(all?, &columns)? {
-        Plan::Project { input, exprs, .. } => Some(Plan::Project { input, exprs, names }),
-        plan => Some(plan),
-    }
-}
-
-fn column(place: usize, key: &Expr) -> Expr {
-    Expr::column(place, key.data_type.clone(), key.nullable)
-}
-
 /// What picks rows that may be others when they are picked again, if something does.
 fn takes_some_rows(plan: &Plan) -> Option<&'static str> {
     let is_end = |value: &RankedValue| match value.rank {
         Rank::FromFirst(_) | Rank::FromLast(_) | Rank::Texts { .. } => true,
-        Rank::Median | Rank::Percentile(_) => false,
+        Rank::Median | Rank::Percentile(_) | Rank::Discrete(_) => false,
     };
     match plan {
         Plan::Limit { .. } | Plan::Sort { fetch: Some(_), .. } => Some("LIMIT picks"),
@@ -283,6 +179,17 @@ impl Maker<'_> {
             Function::Percentile => {
                 let rank = self.percentile(constant)?;
                 self.of_values(rank, filter, argument, field)
+            }
+            Function::Discrete => {
+                let share = float(self.share(constant)?);
+                self.of_values(Rank::Discrete(share), filter, argument, field)
+            }
+            Function::Mode => {
+                let argument = match filter {
+                    Some(filter) => filtered(filter, argument)?,
+                    None => argument?,
+                };
+                Some(Call::Mode(Mode { argument, field }))
             }
             Function::First => self.of_rows(Rank::FromFirst(integer(0)), filter, argument, field),
             Function::Last => self.of_rows(Rank::FromLast(integer(0)), filter, argument, field),
@@ -410,17 +317,22 @@ impl Maker<'_> {
 
     /// DataFusion looks at the direction of the first key alone: the order is that of the argument.
     fn percentile(&mut self, share: Option<&ScalarValue>) -> Option<Rank> {
-        let share = match share {
-            Some(ScalarValue::Float64(Some(share))) => *share,
-            Some(ScalarValue::Float32(Some(share))) => f64::from(*share),
-            _ => return self.refuse("a percentile that is no literal is not compiled"),
-        };
-        if !(0.0..=1.0).contains(&share) {
-            return self.refuse("a percentile is from 0 to 1");
-        }
+        let share = self.share(share)?;
         let descending = self.call.order_bys().first().is_some_and(|key| key.options.descending);
         let share = if descending { 1.0 - share } else { share };
-        Some(Rank::Percentile(Expr::literal(Literal::Float(share), DataType::Float64)))
+        Some(Rank::Percentile(float(share)))
+    }
+
+    /// A share of all rows that is written out.
+    fn share(&mut self, share: Option<&ScalarValue>) -> Option<f64> {
+        let number = share.and_then(|share| share.cast_to(&ArrowType::Float64).ok());
+        let Some(ScalarValue::Float64(Some(share))) = number else {
+            return self.refuse("a percentile that is no literal is not compiled");
+        };
+        match (0.0..=1.0).contains(&share) {
+            true => Some(share),
+            false => self.refuse("a percentile is from 0 to 1"),
+        }
     }
 
     /// Of a call that was turned round, the order is too.
@@ -440,8 +352,8 @@ impl Maker<'_> {
     }
 }
 
-fn integer(value: i128) -> Expr {
-    Expr::literal(Literal::Int(value), DataType::Int64)
+fn float(value: f64) -> Expr {
+    Expr::literal(Literal::Float(value), DataType::Float64)
 }
 
 /// TRUE where a condition is, else NULL.

@@ -113,6 +113,19 @@ impl RankedRows {
                     (cx.builder.convert(low, Scalar::I64), cx.builder.convert(high, Scalar::I64));
                 RankedRows { low: within(cx, low), high: Some(within(cx, high)), place: Some(place) }
             }
+            Rank::Discrete(share) => {
+                let share = constant(cx, share, Scalar::F64)?;
+                let all = cx.builder.convert(ranks, Scalar::F64);
+                let part = cx.builder.mul(share, all);
+                let behind = cx.builder.sub(all, part);
+                let behind = cx.builder.unary(UnaryOp::Floor, behind);
+                let behind = cx.builder.convert(behind, Scalar::I64);
+                let rank = cx.builder.sub(last, behind);
+                let zero = cx.builder.i64(0);
+                let is_before = cx.builder.lt(rank, zero);
+                let rank = cx.builder.select(is_before, zero, rank);
+                RankedRows { low: within(cx, rank), high: None, place: None }
+            }
             Rank::Texts { .. } => return Err(Unsupported::internal("texts of all rows at one rank")),
         })
     }

@@ -23,17 +23,24 @@ enum What {
     Entropy,
 }
 
+/// `mode`, `histogram` or `entropy`.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Counted {
+pub struct Counted {
     name: &'static str,
     what: What,
     signature: Signature,
 }
 
 impl Counted {
+    /// All of them.
     pub fn all() -> [Counted; 3] {
         [("mode", What::Mode), ("histogram", What::Histogram), ("entropy", What::Entropy)]
             .map(|(name, what)| Counted { name, what, signature: Signature::any(1, Volatility::Immutable) })
+    }
+
+    /// Whether it is the most frequent value.
+    pub(crate) fn is_mode(&self) -> bool {
+        self.what == What::Mode
     }
 }
 
