@@ -96,6 +96,9 @@ pub(super) fn round(
     match (&input.data_type, data_type) {
         (DataType::Float32 | DataType::Float64, _) if input.data_type == *data_type => {
             let (value, valid) = lower_scalar(cx, input)?;
+            if digits == 0 {
+                return Ok(float(round_half_away(cx, value), valid));
+            }
             let factor = match data_type {
                 DataType::Float32 => cx.builder.f32(10f64.powi(digits) as f32),
                 _ => cx.builder.f64(10f64.powi(digits)),

@@ -31,17 +31,21 @@ pub(in crate::lower) const FIRST_BLOCK: u32 = (BLOCKS / 2) as u32;
 
 /// Mappings to upper case.
 pub(in crate::lower) static UPPER: LazyLock<Arc<[u8]>> =
-    LazyLock::new(|| make(&|c| mapped(c.to_uppercase()), &|_| 0));
+    LazyLock::new(|| make(&|c| mapped(c.to_uppercase()), None));
 
 /// Mappings to upper case; [`PROPERTY`] marks letters and digits.
 pub(in crate::lower) static CAPITALS: LazyLock<Arc<[u8]>> = LazyLock::new(|| {
-    make(&|c| mapped(c.to_uppercase()), &|c| if c.is_alphanumeric() { PROPERTY } else { 0 })
+    make(&|c| mapped(c.to_uppercase()), Some(&|c| if c.is_alphanumeric() { PROPERTY } else { 0 }))
 });
 
 /// Mappings to lower case, with what tells the end of a word.
 pub(in crate::lower) static LOWER: LazyLock<Arc<[u8]>> = LazyLock::new(|| {
     let properties = word_properties();
-    make(&|c| mapped(c.to_lowercase()), &|c| properties.get(&c).copied().unwrap_or_default())
+    let of = |c: char| match c {
+        ..END_OF_CASES | '\u{e0000}'..'\u{e0200}' => properties.get(&c).copied().unwrap_or_default(),
+        _ => 0,
+    };
+    make(&|c| mapped(c.to_lowercase()), Some(&of))
 });
 
 /// Every character of a block, where it is one.
@@ -62,10 +66,14 @@ fn mapped(characters: impl Iterator<Item = char>) -> Mapped {
     all
 }
 
-fn make(map: &dyn Fn(char) -> Mapped, properties: &dyn Fn(char) -> u32) -> Arc<[u8]> {
+/// From this character on, none has another case.
+const END_OF_CASES: char = '\u{20000}';
+
+fn make(map: &dyn Fn(char) -> Mapped, properties: Option<&dyn Fn(char) -> u32>) -> Arc<[u8]> {
     let entry = |c: char| {
-        let mapped = map(c);
-        (properties(c), if mapped == [c, NONE, NONE] { ITSELF } else { mapped })
+        let mapped = if c < END_OF_CASES { map(c) } else { ITSELF };
+        let properties = properties.map_or(0, |properties| properties(c));
+        (properties, if mapped == [c, NONE, NONE] { ITSELF } else { mapped })
     };
     let mut numbers: Vec<u16> = Vec::with_capacity(BLOCKS);
     let mut known: HashMap<Vec<(u32, Mapped)>, u16> = HashMap::new();
@@ -73,8 +81,13 @@ fn make(map: &dyn Fn(char) -> Mapped, properties: &dyn Fn(char) -> u32) -> Arc<[
     // Most blocks have nothing to map: they are not compared.
     let mut plain = None;
     for block in 0..BLOCKS {
-        let entries: Vec<_> = characters(block).map(|c| c.map_or((0, ITSELF), entry)).collect();
         let next = blocks.len() as u16;
+        let has_cases = block << BLOCK_BITS < END_OF_CASES as usize;
+        if let (false, None, Some(plain)) = (has_cases, properties, plain) {
+            numbers.push(plain);
+            continue;
+        }
+        let entries: Vec<_> = characters(block).map(|c| c.map_or((0, ITSELF), entry)).collect();
         let number = match entries.iter().all(|entry| *entry == (0, ITSELF)) {
             true => *plain.get_or_insert(next),
             false => *known.entry(entries.clone()).or_insert(next),

@@ -82,6 +82,9 @@ impl Cut<'_> {
         let range_of = |index: usize| rows.columns.get(index).and_then(|info: &ColumnInfo| info.range);
         let is_costly =
             |key: &Expr| !is_column(key) && (key.data_type == DataType::Utf8 || !is_cheap(key, &range_of));
+        // To find the group of such a text it is hashed and compared, which takes longer than most keys do.
+        let has_stored_texts =
+            || infos.iter().any(|info| info.data_type == DataType::Utf8 && info.dictionary.is_none());
         // One group has rows with 0.0 and with -0.0, of which a key may be computed to different values.
         let reads_floats = |key: &Expr| {
             let mut own = Vec::new();
@@ -99,6 +102,10 @@ impl Cut<'_> {
                 (ComputedKeys::Rows, "the micro model brings rows to their groups")
             }
             None if !keys.iter().any(is_costly) => (ComputedKeys::Rows, "keys cost little"),
+            None if has_stored_texts() => (
+                ComputedKeys::Rows,
+                "texts that are in no dictionary are not brought to groups at little cost",
+            ),
             None if are_few => {
                 (ComputedKeys::Values, "columns with few values, which cost much to compute with")
             }
