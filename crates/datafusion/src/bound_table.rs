@@ -13,6 +13,8 @@ use datafusion::datasource::physical_plan::{
 };
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::TaskContext;
+use datafusion::object_store::local::LocalFileSystem;
+use datafusion::parquet::file::metadata::ParquetMetaData;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
 use kelpie_engine::source::{BatchConsumer, ColumnKey, Expected, Lease};
@@ -28,7 +30,7 @@ use crate::exec::panic_text;
 use crate::expected;
 use crate::memory_identity::MemoryIdentity;
 use crate::parquet_reader::ParquetRows;
-use crate::parts::{Parts, PartsData};
+use crate::parts::{Parts, PartsData, footer_of};
 use crate::plain_source::{plain_source, pruned_source};
 use crate::row_group_pruning::KeptRowGroups;
 use crate::source::{Data, ScanTable};
@@ -222,8 +224,20 @@ impl BoundTable {
     fn selected(&self, columns: &[usize]) -> Option<BoundTable> {
         let (rows, width) = (self.exact_rows()?, self.table.stored().fields().len());
         let are_stored = columns.iter().all(|column| *column < width);
-        self.table.selection().filter(|_| are_stored)?.rows_to_read(columns, rows)?;
+        let selection = self.table.selection().filter(|_| are_stored)?;
+        selection.rows_to_read(columns, rows)?;
+        if !selection.leaves_few(self.table.stored(), rows, || self.footers()) {
+            return None;
+        }
         Some(BoundTable { all_rows: Some(rows), ..self.over(Arc::clone(self.table.selected()?)) })
+    }
+
+    /// Those of all files, where they are at hand.
+    fn footers(&self) -> Option<Vec<Arc<ParquetMetaData>>> {
+        let Data::Files(config) = self.table.data() else { return None };
+        let footers = self.context.runtime_env().cache_manager.get_file_metadata_cache();
+        let files = config.file_groups.iter().flat_map(FileGroup::iter);
+        files.map(|file| footer_of(file, footers.as_ref())).collect()
     }
 
     fn parts(&self) -> &Parts {
@@ -291,7 +305,8 @@ impl BoundTable {
         let own = match (source.downcast_ref::<ParquetSource>(), purpose) {
             (Some(parquet), Use::Stored) if self.parts().rows.is_some() => {
                 let footers = self.context.runtime_env().cache_manager.get_file_metadata_cache();
-                ParquetRows::new(parquet, groups, columns, footers.as_ref())
+                let are_local = self.are_local(config);
+                ParquetRows::new(parquet, groups, columns, (footers.as_ref(), are_local))
             }
             _ => None,
         };
@@ -320,6 +335,15 @@ impl BoundTable {
             self.read_partition(&mut batches, partition, consumer, cancel)
         };
         on_all_cores(groups.len(), &read, purpose.sharing())
+    }
+
+    /// Whether a scan's files are on this machine, and no store of an embedder's stands for them.
+    fn are_local(&self, config: &FileScanConfig) -> bool {
+        let url = &config.object_store_url;
+        let store = (url.as_str() == "file:///").then(|| self.context.runtime_env().object_store(url));
+        store
+            .and_then(Result::ok)
+            .is_some_and(|store| store.to_string() == LocalFileSystem::new().to_string())
     }
 
     fn read_partition(

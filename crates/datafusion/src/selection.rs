@@ -10,6 +10,8 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::physical_plan::{FileSource, ParquetSource};
 use datafusion::logical_expr::Operator;
+use datafusion::parquet::basic::Encoding;
+use datafusion::parquet::file::metadata::ParquetMetaData;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
@@ -24,6 +26,8 @@ use crate::expected::integer;
 /// The share of the rows that filters leave at most. Pages have some ten thousand rows: where most pages have a row that is left, all of
 /// them are decompressed after all.
 const MOST_SHARE: f64 = 1.0 / 16_384.0;
+/// Fewer rows are read as a whole where nothing but their encoding tells that few of them are left.
+const LEAST_ROWS: u64 = 1 << 18;
 /// Columns that are wanted beside those of the filters, at least, for each of these.
 const LEAST_OTHERS: usize = 2;
 
@@ -33,6 +37,8 @@ pub(crate) struct Selection {
     pub(crate) conditions: Vec<Derived>,
     /// Positions of the columns that these look at, ascending.
     columns: Vec<usize>,
+    /// Of texts that are compared with a constant: few rows are left only where one of these has many values. Empty where bounds tell.
+    texts: Vec<usize>,
 }
 
 impl Selection {
@@ -47,7 +53,10 @@ impl Selection {
         let in_files = source.table_schema().file_schema().fields().len();
         let simple: Vec<_> =
             split_conjunction(filter).into_iter().filter(|conjunct| is_simple(conjunct, in_files)).collect();
-        if share(&simple, expected) > MOST_SHARE {
+        let by_bounds = share(&simple, expected) <= MOST_SHARE;
+        let texts =
+            if by_bounds { Vec::new() } else { simple.iter().filter_map(|it| asked_text(it)).collect() };
+        if !by_bounds && texts.is_empty() {
             return None;
         }
         let condition = |conjunct: &Arc<dyn PhysicalExpr>| Derived::of_this_query(conjunct, schema).ok();
@@ -55,7 +64,24 @@ impl Selection {
         let mut columns: Vec<usize> = conditions.iter().flat_map(Derived::columns).copied().collect();
         columns.sort_unstable();
         columns.dedup();
-        Some(Selection { conditions, columns })
+        Some(Selection { conditions, columns, texts })
+    }
+
+    /// Whether few of so many rows are left, by the footers of the table's files.
+    pub(crate) fn leaves_few(
+        &self,
+        table: &SchemaRef,
+        rows: u64,
+        footers: impl Fn() -> Option<Vec<Arc<ParquetMetaData>>>,
+    ) -> bool {
+        if self.texts.is_empty() {
+            return true;
+        }
+        let Some(footers) = (rows >= LEAST_ROWS).then(footers).flatten() else { return false };
+        self.texts
+            .iter()
+            .filter_map(|column| table.fields().get(*column))
+            .any(|field| footers.iter().all(|footer| have_many_values(footer, field.name())))
     }
 
     /// How much of so many rows has to be read to narrow some columns to what it leaves, in rows of all of them; `None` where too few
@@ -143,6 +169,31 @@ fn asked(condition: &Arc<dyn PhysicalExpr>) -> Option<(usize, Range, f64)> {
     Some((column, range, values))
 }
 
+/// The column of texts of which a condition asks for one.
+fn asked_text(condition: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+    let binary = condition.downcast_ref::<BinaryExpr>().filter(|binary| *binary.op() == Operator::Eq)?;
+    let (left, right) = (binary.left(), binary.right());
+    let (column, constant) = match left.downcast_ref::<Column>() {
+        Some(column) => (column, right),
+        None => (right.downcast_ref::<Column>()?, left),
+    };
+    constant.downcast_ref::<Literal>()?.value().data_type().is_string().then_some(column.index())
+}
+
+/// Whether a column of a file has many values, as its writer found that a dictionary does not pay, or that it got full.
+fn have_many_values(footer: &ParquetMetaData, name: &str) -> bool {
+    let columns = footer.file_metadata().schema_descr().columns();
+    let Some(leaf) = columns.iter().position(|column| column.path().parts() == [name]) else { return false };
+    footer.row_groups().iter().map(|group| group.column(leaf)).all(|chunk| {
+        match chunk.page_encoding_stats_mask() {
+            Some(pages) => pages
+                .encodings()
+                .any(|encoding| !matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY)),
+            None => chunk.dictionary_page_offset().is_none(),
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -192,6 +243,16 @@ mod tests {
         let swapped = binary(lit(10i64), Operator::Gt, col("a", &schema).unwrap(), &schema).unwrap();
         assert_eq!(share_of(&[swapped]), 1.1e-5);
         assert_eq!(share_of(&[compared("t", Operator::Eq, "x".into())]), 1.0);
+    }
+
+    #[test]
+    fn texts_that_are_asked_for_are_found() {
+        assert_eq!(asked_text(&compared("t", Operator::Eq, "x".into())), Some(2));
+        assert_eq!(asked_text(&compared("t", Operator::Lt, "x".into())), None);
+        assert_eq!(asked_text(&compared("a", Operator::Eq, 5i64.into())), None);
+        let schema = schema();
+        let swapped = binary(lit("x"), Operator::Eq, col("t", &schema).unwrap(), &schema).unwrap();
+        assert_eq!(asked_text(&swapped), Some(2));
     }
 
     #[test]

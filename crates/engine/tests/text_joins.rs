@@ -224,7 +224,9 @@ fn dictionaries_of_many_entries() {
             }
         }
     }
-    let (large, small) = (side(131_072, 65_536, 1), side(400, 200, 500));
+    // Each twice in a row: of as many in turn the first ones are taken for the beginning of too many.
+    let large: Vec<Row> = (0..131_072).map(|row| (text(row / 2), None, (row % 3) as i32)).collect();
+    let small = side(400, 200, 500);
     for (build, probe) in [(&large, &small), (&small, &large)] {
         let plan = join(JoinKind::Inner, (scan(0), scan(1)), condition);
         let sources = [table(build), table(probe)];

@@ -174,6 +174,70 @@ async fn every_encoding() {
     }
 }
 
+/// Pages that are not compressed, and those that Parquet's reader decompresses; of a page version 2 the levels are as they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_compression() {
+    let folder = TempDir::new().unwrap();
+    for (place, compression) in [
+        Compression::UNCOMPRESSED,
+        Compression::GZIP(GzipLevel::default()),
+        Compression::LZ4_RAW,
+        Compression::SNAPPY,
+        Compression::ZSTD(ZstdLevel::default()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let versions = [WriterVersion::PARQUET_2_0, WriterVersion::PARQUET_1_0];
+        let path = folder.path().join(format!("{place}.parquet"));
+        let properties = properties().set_writer_version(versions[place % 2]).set_compression(compression);
+        write(&path, &rows(0, 25_000), properties);
+        agree(&path, &STATEMENTS[..4]).await;
+    }
+}
+
+/// Floats with and without a dictionary, NULL, NaN of any bits, and zeros with a sign.
+#[tokio::test(flavor = "multi_thread")]
+async fn floats() {
+    let folder = TempDir::new().unwrap();
+    let value = |row: usize| match row % 23 {
+        3 => None,
+        5 => Some(f64::NAN),
+        6 => Some(-f64::NAN),
+        7 => Some(-0.0),
+        8 => Some(f64::NEG_INFINITY),
+        _ => Some((row * 7919 % 5_003) as f64 / 16.0 - 90.0),
+    };
+    let singles = |gap: usize| -> ArrayRef {
+        let single = move |row: usize| value(row).filter(|_| row / 6_000 != gap).map(|value| value as f32);
+        Arc::new((0..30_000).map(single).collect::<Float32Array>())
+    };
+    let columns: [(&str, ArrayRef); 4] = [
+        ("f", Arc::new((0..30_000).map(value).collect::<Float64Array>())),
+        ("p", Arc::new((0..30_000).map(|row| value(row * 3 + 1)).collect::<Float64Array>())),
+        ("s", singles(1)),
+        ("q", singles(9)),
+    ];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true)));
+    let batch = batch.unwrap();
+    let path = folder.path().join("t.parquet");
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(6_000))
+        .set_data_page_row_count_limit(1_000)
+        .set_write_batch_size(100)
+        .set_dictionary_page_size_limit(8_000)
+        .set_column_dictionary_enabled("p".into(), false)
+        .set_column_dictionary_enabled("q".into(), false)
+        .set_compression(Compression::SNAPPY);
+    write(&path, &batch, properties);
+    let statements = [
+        "SELECT count(f), count(DISTINCT f), min(f), max(f), count(DISTINCT p), min(p), count(s), count(DISTINCT s), max(q), min(q) FROM t",
+        "SELECT f, s, count(*), count(q), min(p) FROM t WHERE f < -89.5 OR f <> f OR f IS NULL GROUP BY f, s ORDER BY 1, 2",
+        "SELECT s, q, f, p FROM t ORDER BY p, f, s, q LIMIT 50",
+    ];
+    agree(&path, &statements).await;
+}
+
 /// More rows than one part has: readers begin within row groups, and within pages.
 #[tokio::test(flavor = "multi_thread")]
 async fn parts_of_row_groups() {

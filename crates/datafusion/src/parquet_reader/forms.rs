@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use datafusion::parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
-use datafusion::parquet::basic::{Encoding, Type};
-use datafusion::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use datafusion::parquet::basic::Type;
+use datafusion::parquet::file::metadata::ParquetMetaData;
 
 use super::integers::Integers;
 use super::pages::PageValues;
@@ -77,23 +77,21 @@ impl FileColumns {
         Some(FileColumns { schema: schema.into(), wanted })
     }
 
-    /// What reads each column of a row group.
-    pub(super) fn readers(&self, group: &RowGroupMetaData) -> Vec<Read> {
-        let pages = |column: &FileColumn| column.pages_of(group.column(column.leaf));
-        let of_arrow = self.wanted.iter().filter(|column| pages(column).is_none());
+    /// What reads each column.
+    pub(super) fn readers(&self) -> Vec<Read> {
+        let of_arrow = self.wanted.iter().filter(|column| column.pages.is_none());
         // The reader gives each column once, in the order in which the file has them.
         let roots: BTreeSet<usize> = of_arrow.map(|column| column.root).collect();
         let arrow = |column: &FileColumn| Read::Arrow(roots.range(..column.root).count());
-        self.wanted.iter().map(|column| pages(column).map_or_else(|| arrow(column), Read::Pages)).collect()
+        self.wanted.iter().map(|column| column.pages.map_or_else(|| arrow(column), Read::Pages)).collect()
     }
 
-    /// The schema by which the reader reads a row group.
-    pub(super) fn schema(&self, group: &RowGroupMetaData) -> SchemaRef {
+    /// The schema by which Arrow's reader reads.
+    pub(super) fn schema(&self) -> SchemaRef {
         let mut fields: Vec<_> = self.schema.fields().iter().cloned().collect();
         for column in &self.wanted {
             if let Some(field) = fields.get_mut(column.root) {
-                let form = cheapest(&column.data_type, group.column(column.leaf));
-                *field = field.as_ref().clone().with_data_type(form).into();
+                *field = field.as_ref().clone().with_data_type(column.data_type.clone()).into();
             }
         }
         Schema::new_with_metadata(Fields::from(fields), self.schema.metadata().clone()).into()
@@ -106,19 +104,6 @@ impl FileColumns {
         let mut roots = of_arrow.map(|(column, _)| column.root).peekable();
         roots.peek()?;
         Some(ProjectionMask::roots(metadata.file_metadata().schema_descr(), roots))
-    }
-}
-
-impl FileColumn {
-    /// What the pages of a row group have, where they can be read: texts only where all refer to a dictionary for certain.
-    fn pages_of(&self, chunk: &ColumnChunkMetaData) -> Option<PageValues> {
-        match self.pages? {
-            PageValues::Texts => {
-                let is_certain = chunk.page_encoding_stats_mask().is_some() && has_dictionary(chunk);
-                is_certain.then_some(PageValues::Texts)
-            }
-            integers => Some(integers),
-        }
     }
 }
 
@@ -138,27 +123,5 @@ fn is_form_of(own: &DataType, table: &DataType, physical: Type) -> bool {
         // The unit of an INT96 is the reader's choice.
         (Timestamp(TimeUnit::Nanosecond, None), Timestamp(_, _)) if physical == Type::INT96 => true,
         (own, table) => own == table && !table.is_nested() && !matches!(table, DataType::Dictionary(_, _)),
-    }
-}
-
-/// The form of a table's type in which a column of a row group is read.
-fn cheapest(table: &DataType, chunk: &ColumnChunkMetaData) -> DataType {
-    match table {
-        table if is_text(table) && has_dictionary(chunk) => {
-            DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
-        }
-        DataType::Dictionary(_, values) => values.as_ref().clone(),
-        table => table.clone(),
-    }
-}
-
-/// Whether all values of a column in a row group are entries of its dictionary. Where a file does not say how its pages are
-/// encoded, one that has a dictionary is taken for it: what its other pages have is read all the same, only not as cheaply.
-fn has_dictionary(chunk: &ColumnChunkMetaData) -> bool {
-    match chunk.page_encoding_stats_mask() {
-        Some(pages) => pages
-            .encodings()
-            .all(|encoding| matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY)),
-        None => chunk.dictionary_page_offset().is_some(),
     }
 }

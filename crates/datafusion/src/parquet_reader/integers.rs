@@ -1,4 +1,4 @@
-//! Integers of Parquet files, as narrow as they come.
+//! Integers of Parquet files, as narrow as they come, and floats.
 //!
 //! The engine stores integers, days, times and decimals as narrow integers. Where a dictionary has them, their bounds are known before
 //! any row is looked at, so that each row becomes a narrow integer at once.
@@ -7,8 +7,8 @@ use std::iter::repeat_n;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, Decimal32Array, Decimal64Array, Int32Array, Int64Array, NullBufferBuilder, UInt8Array,
-    UInt16Array, UInt64Array,
+    ArrayRef, Decimal32Array, Decimal64Array, Float32Array, Float64Array, Int32Array, Int64Array,
+    NullBufferBuilder, UInt8Array, UInt16Array, UInt64Array,
 };
 use datafusion::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use datafusion::arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, DecimalType};
@@ -16,7 +16,7 @@ use datafusion::parquet::basic::Type;
 
 use super::packed::Run;
 
-/// What the integers of a column are.
+/// What the integers of a column are, or its floats, which are read by their bits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Integers {
     /// Bytes of one in the file: 4 or 8.
@@ -36,18 +36,23 @@ enum Reading {
     UInt16,
     UInt32,
     UInt64,
+    /// The bits of a float.
+    Float,
 }
 
 impl Integers {
-    /// Those of a table's type in a column that has them as such; `None` where they are no integers inside, or of more bits.
+    /// Those of a table's type in a column that has them as such; `None` where they are no integers inside and no floats, or of more bits.
     pub(super) fn of(table: &DataType, physical: Type) -> Option<Integers> {
         use DataType::*;
         let bytes = match physical {
-            Type::INT32 => 4,
-            Type::INT64 => 8,
+            Type::INT32 | Type::FLOAT => 4,
+            Type::INT64 | Type::DOUBLE => 8,
             _ => return None,
         };
+        let is_float = matches!(physical, Type::FLOAT | Type::DOUBLE);
         let (reading, decimal) = match (table, bytes) {
+            (Float32, 4) | (Float64, 8) if is_float => (Reading::Float, None),
+            _ if is_float => return None,
             (Int32 | Date32, 4) | (Int64, 8) | (Timestamp(_, _), _) => (Reading::Signed, None),
             (Int8, 4) => (Reading::Int8, None),
             (Int16, 4) => (Reading::Int16, None),
@@ -66,7 +71,7 @@ impl Integers {
     /// What an integer of a file stands for. Bits that its type has not are left out, as Arrow does.
     fn value(self, bits: i64) -> i64 {
         match self.reading {
-            Reading::Signed | Reading::UInt64 => bits,
+            Reading::Signed | Reading::UInt64 | Reading::Float => bits,
             Reading::Int8 => i64::from(bits as i8),
             Reading::Int16 => i64::from(bits as i16),
             Reading::UInt8 => i64::from(bits as u8),
@@ -105,8 +110,16 @@ impl Integers {
         Ok(Values::I64(values).at(width))
     }
 
+    /// Whether they are floats.
+    pub(super) fn are_floats(self) -> bool {
+        self.reading == Reading::Float
+    }
+
     /// The narrowest width that has all of some values.
     fn width(self, values: &[i64]) -> Width {
+        if self.are_floats() {
+            return self.plain_width();
+        }
         let (min, max) =
             values.iter().fold((0i64, 0i64), |(min, max), value| (min.min(*value), max.max(*value)));
         let most = self.decimal.map(|(precision, _)| {
@@ -189,6 +202,14 @@ impl Values {
         }
     }
 
+    /// The values at the greatest width.
+    pub(super) fn into_wide(self) -> Vec<i64> {
+        match self.at(Width::I64) {
+            Values::I64(values) => values,
+            Values::U8(_) | Values::U16(_) | Values::I32(_) => Vec::new(),
+        }
+    }
+
     /// The same values at another width, which has them all.
     fn at(self, width: Width) -> Values {
         fn all<S: Integer, T: Integer>(values: &[S]) -> Vec<T> {
@@ -221,13 +242,16 @@ fn gather<S: Integer, T: Integer>(out: &mut Vec<T>, dictionary: &[S], places: &R
     has_all
 }
 
-/// Moves values that stand one behind the other from some place on to the rows that have one.
+/// Moves values that stand one behind the other from some place on to the rows that have one. A row that has none gets any of them, so that
+/// nothing depends on which these are.
 fn spread<T: Integer>(values: &mut Vec<T>, from: usize, valid: &BooleanBuffer) {
     let mut behind = values.len() - from;
     values.resize(from + valid.len(), T::default());
     let rows = values.get_mut(from..).unwrap_or_default();
-    for row in (0..rows.len()).rev().filter(|row| valid.value(*row)) {
-        behind -= 1;
+    let words: Vec<u64> = valid.bit_chunks().iter_padded().collect();
+    for row in (0..rows.len()).rev() {
+        let is_valid = words.get(row / 64).is_some_and(|word| word >> (row % 64) & 1 == 1);
+        behind -= usize::from(is_valid);
         rows[row] = rows[behind];
     }
 }
@@ -292,11 +316,11 @@ impl Batch {
         fn extend<T: Integer>(out: &mut Vec<T>, integers: Integers, bytes: &[u8]) {
             // Of each kind a loop of its own.
             match (integers.reading, integers.bytes) {
-                (Reading::Signed | Reading::UInt64, 8) => {
+                (Reading::Signed | Reading::UInt64 | Reading::Float, 8) => {
                     let (values, _) = bytes.as_chunks::<8>();
                     out.extend(values.iter().map(|bytes| T::of(i64::from_le_bytes(*bytes))));
                 }
-                (Reading::Signed, _) => {
+                (Reading::Signed | Reading::Float, _) => {
                     let (values, _) = bytes.as_chunks::<4>();
                     out.extend(values.iter().map(|bytes| T::of(i64::from(i32::from_le_bytes(*bytes)))));
                 }
@@ -332,6 +356,20 @@ impl Batch {
     /// The rows, as an array of some integers. Decimals of which nobody has looked at the digits are an array of decimals.
     pub(super) fn finish(self, integers: Integers) -> Result<ArrayRef, String> {
         let (values, nulls) = self.into_values();
+        if integers.are_floats() {
+            // Rows that are all NULL have no width of their own.
+            return Ok(match values.at(integers.plain_width()) {
+                Values::I64(values) => {
+                    let values: ScalarBuffer<f64> = Buffer::from_vec(values).into();
+                    Arc::new(Float64Array::new(values, nulls))
+                }
+                Values::I32(values) => {
+                    let values: ScalarBuffer<f32> = Buffer::from_vec(values).into();
+                    Arc::new(Float32Array::new(values, nulls))
+                }
+                Values::U8(_) | Values::U16(_) => return Err("floats are of 32 or 64 bits".into()),
+            });
+        }
         let array: ArrayRef = match (values, integers.decimal) {
             (Values::U8(values), _) => Arc::new(UInt8Array::new(values.into(), nulls)),
             (Values::U16(values), _) => Arc::new(UInt16Array::new(values.into(), nulls)),
@@ -357,7 +395,9 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::array::{Array, AsArray};
-    use datafusion::arrow::datatypes::{Int32Type, Int64Type, TimeUnit, UInt64Type};
+    use datafusion::arrow::datatypes::{
+        Float32Type, Float64Type, Int32Type, Int64Type, TimeUnit, UInt64Type,
+    };
 
     use super::*;
 
@@ -407,7 +447,9 @@ mod tests {
         assert_eq!(type_of(decimal, &[10_000]), DataType::Decimal64(4, 1));
         for (table, physical) in [
             (DataType::Int64, Type::INT32),
-            (DataType::Float64, Type::DOUBLE),
+            (DataType::Float64, Type::FLOAT),
+            (DataType::Int64, Type::DOUBLE),
+            (DataType::Float32, Type::INT32),
             (DataType::Decimal128(10, 0), Type::INT32),
             (DataType::Decimal128(19, 0), Type::INT64),
             (DataType::Decimal128(9, 0), Type::FIXED_LEN_BYTE_ARRAY),
@@ -478,5 +520,38 @@ mod tests {
         assert_eq!(array.as_primitive::<UInt64Type>().values().to_vec(), [u64::MAX, 5]);
         let array = read(of(&DataType::Decimal128(18, 2), Type::INT64), &longs(&[-1, 5]));
         assert_eq!(array.data_type(), &DataType::Decimal64(18, 2));
+    }
+
+    #[test]
+    fn floats_are_read_by_their_bits() {
+        let double = of(&DataType::Float64, Type::DOUBLE);
+        let values = [1.5, f64::NAN, -0.0, f64::MIN_POSITIVE];
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let dictionary = double.dictionary(&bytes, 4).unwrap();
+        let mut batch = Batch::new(7);
+        batch.end_rows(0, Some(BooleanBuffer::new_unset(1)));
+        batch.push_plain(double, &bytes);
+        batch.end_rows(1, None);
+        assert!(batch.push_places(&dictionary, &Run::Each(&[2, 0])));
+        batch.end_rows(5, None);
+        let array = batch.finish(double).unwrap();
+        let array = array.as_primitive::<Float64Type>();
+        let bits = |value: f64| value.to_bits();
+        let expected = [values.as_slice(), &[-0.0, 1.5]].concat();
+        assert!(array.is_null(0));
+        assert_eq!(
+            array.values()[1..].iter().map(|value| bits(*value)).collect::<Vec<_>>(),
+            expected.into_iter().map(bits).collect::<Vec<_>>()
+        );
+        let single = of(&DataType::Float32, Type::FLOAT);
+        let mut batch = Batch::new(2);
+        batch.push_plain(single, &(-2.5f32).to_le_bytes());
+        batch.end_rows(0, Some(BooleanBuffer::from(vec![false, true])));
+        let array = batch.finish(single).unwrap();
+        assert_eq!(array.as_primitive::<Float32Type>().iter().collect::<Vec<_>>(), [None, Some(-2.5)]);
+        let mut batch = Batch::new(3);
+        batch.end_rows(0, Some(BooleanBuffer::new_unset(3)));
+        let array = batch.finish(single).unwrap();
+        assert_eq!((array.data_type(), array.null_count()), (&DataType::Float32, 3));
     }
 }

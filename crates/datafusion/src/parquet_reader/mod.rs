@@ -1,22 +1,25 @@
 //! Rows of Parquet files, in the forms from which the engine stores columns most cheaply.
 //!
 //! DataFusion's reader hands on what a table's types say: each row has its text, and a decimal has 128 bits. The engine makes
-//! codes of texts and narrow integers of decimals, so that much of what is decoded is undone. Read here, a text column whose pages
-//! refer to a dictionary comes as that dictionary and the places of its rows in it, and what is an integer inside comes as integers that
-//! are as narrow as a row group's dictionary allows (`pages`). Where a file's columns must be adapted to the table's, DataFusion's reader
-//! does that.
+//! codes of texts and narrow integers of decimals, so that much of what is decoded is undone. Read here, texts whose pages refer to a
+//! dictionary come as that dictionary and the places of its rows in it, and what is an integer inside comes as integers that are as narrow
+//! as a row group's dictionary allows (`pages`). Where a file's columns must be adapted to the table's, DataFusion's reader does that.
+//!
+//! Bytes that were read of a file, and those that were decompressed, lie in memory that was used for others before (`recycled`).
 
 mod chunks;
-mod dictionaries;
+mod compressed;
 mod forms;
 mod integers;
 mod opened;
 mod packed;
 mod pages;
+mod recycled;
 mod row_group;
 mod texts;
 
 use std::collections::HashSet;
+use std::io;
 use std::slice;
 use std::sync::Arc;
 
@@ -25,11 +28,14 @@ use datafusion::arrow::datatypes::FieldRef;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileSource, ParquetFileReaderFactory, ParquetSource};
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use datafusion::object_store::local::LocalFileSystem;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use tokio::runtime::Handle;
 
+use self::chunks::LocalFile;
 use self::forms::FileColumns;
 use self::opened::OpenedFile;
+use self::recycled::Recycled;
 use crate::parts::footer_of;
 
 /// Columns of a table's Parquet files that are read in the cheapest form.
@@ -41,6 +47,8 @@ pub(crate) struct ParquetRows {
     columns: Vec<Origin>,
     /// Those that stand in files.
     in_files: Vec<FieldRef>,
+    /// Whether the files are on this machine.
+    are_local: bool,
 }
 
 /// Where a column comes from.
@@ -58,7 +66,7 @@ impl ParquetRows {
         source: &ParquetSource,
         groups: &[FileGroup],
         columns: &[usize],
-        footers: &FileMetadataCache,
+        (footers, are_local): (&FileMetadataCache, bool),
     ) -> Option<ParquetRows> {
         let readers = Arc::clone(source.parquet_file_reader_factory()?);
         let fields = source.table_schema().file_schema().fields();
@@ -84,7 +92,7 @@ impl ParquetRows {
                 FileColumns::find(&*footer_of(file, footers)?, &in_files)?;
             }
         }
-        Some(ParquetRows { readers, metrics: ExecutionPlanMetricsSet::new(), columns, in_files })
+        Some(ParquetRows { readers, metrics: ExecutionPlanMetricsSet::new(), columns, in_files, are_local })
     }
 
     /// The rows of some files in order, read on a runtime.
@@ -94,7 +102,8 @@ impl ParquetRows {
         files: &'a FileGroup,
         runtime: &'a Handle,
     ) -> PartitionRows<'a> {
-        PartitionRows { rows: self, partition, files: files.files().iter(), runtime, opened: None }
+        let (files, memory) = (files.files().iter(), Recycled::default());
+        PartitionRows { rows: self, partition, files, runtime, memory, opened: None }
     }
 }
 
@@ -104,6 +113,7 @@ pub(crate) struct PartitionRows<'a> {
     partition: usize,
     files: slice::Iter<'a, PartitionedFile>,
     runtime: &'a Handle,
+    memory: Recycled,
     opened: Option<OpenedFile<'a>>,
 }
 
@@ -129,10 +139,19 @@ impl Iterator for PartitionRows<'_> {
 
 impl<'a> PartitionRows<'a> {
     fn open(&self, file: &'a PartitionedFile) -> Result<OpenedFile<'a>, String> {
-        let ParquetRows { readers, metrics, in_files, .. } = self.rows;
+        let ParquetRows { readers, metrics, in_files, are_local, .. } = self.rows;
         let reader = readers
             .create_reader(self.partition, file.clone(), None, metrics)
             .map_err(|error| error.strip_backtrace())?;
-        OpenedFile::new(file, reader, in_files, self.runtime)
+        let local = match are_local {
+            true => Some(self.local(file).map_err(|error| error.to_string())?),
+            false => None,
+        };
+        OpenedFile::new(file, reader, (local, self.memory.clone()), in_files, self.runtime)
+    }
+
+    fn local(&self, file: &PartitionedFile) -> io::Result<LocalFile> {
+        let path = LocalFileSystem::new().path_to_filesystem(&file.object_meta.location)?;
+        LocalFile::open(&path, self.memory.clone())
     }
 }

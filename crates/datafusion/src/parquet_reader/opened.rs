@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::ParquetRowSelection;
 use datafusion::parquet::arrow::ProjectionMask;
@@ -14,13 +14,15 @@ use datafusion::parquet::arrow::arrow_reader::{
 };
 use datafusion::parquet::arrow::async_reader::AsyncFileReader;
 use datafusion::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
+use datafusion::parquet::file::page_index::offset_index::PageLocation;
 use tokio::runtime::Handle;
 
 use super::Origin;
-use super::chunks::Chunks;
-use super::dictionaries::LastDictionary;
+use super::chunks::{Chunks, FileParts, LocalFile};
+use super::compressed::{Pages, makes_checked_room};
 use super::forms::{FileColumn, FileColumns, Read};
 use super::pages::PageColumn;
+use super::recycled::Recycled;
 use super::row_group::{BATCH_ROWS, ColumnReader, RowGroup};
 
 /// Rows of a row group that are wanted.
@@ -35,13 +37,15 @@ struct Part {
 pub(super) struct OpenedFile<'a> {
     file: &'a PartitionedFile,
     bytes: Box<dyn AsyncFileReader + Send>,
+    /// The file where it is on this machine.
+    local: Option<LocalFile>,
+    memory: Recycled,
     metadata: Arc<ParquetMetaData>,
     columns: FileColumns,
     parts: VecDeque<Part>,
-    /// For the forms of the last row group's columns; mostly those of the next ones, too.
-    forms: Option<(SchemaRef, ArrowReaderMetadata)>,
+    /// Of the columns that Arrow's reader reads.
+    forms: Option<ArrowReaderMetadata>,
     reading: Option<RowGroup>,
-    dictionaries: Vec<LastDictionary>,
 }
 
 impl<'a> OpenedFile<'a> {
@@ -49,6 +53,7 @@ impl<'a> OpenedFile<'a> {
     pub(super) fn new(
         file: &'a PartitionedFile,
         mut bytes: Box<dyn AsyncFileReader + Send>,
+        (local, memory): (Option<LocalFile>, Recycled),
         wanted: &[FieldRef],
         runtime: &Handle,
     ) -> Result<OpenedFile<'a>, String> {
@@ -66,9 +71,8 @@ impl<'a> OpenedFile<'a> {
         let metadata = footer;
         let columns =
             FileColumns::find(&metadata, wanted).ok_or("the file was replaced while it was read")?;
-        let dictionaries = wanted.iter().map(|_| LastDictionary::default()).collect();
         let (forms, reading) = (None, None);
-        Ok(OpenedFile { file, bytes, metadata, columns, parts, forms, reading, dictionaries })
+        Ok(OpenedFile { file, bytes, local, memory, metadata, columns, parts, forms, reading })
     }
 
     /// The next rows; `None` behind the last.
@@ -88,20 +92,50 @@ impl<'a> OpenedFile<'a> {
         }
     }
 
-    /// Reads the bytes of a row group's columns.
+    /// Opens a row group's columns.
     fn read(&mut self, part: Part, runtime: &Handle) -> Result<RowGroup, String> {
         let metadata = Arc::clone(&self.metadata);
         let group = metadata.row_group(part.group);
-        let index = metadata.offset_index().and_then(|index| index.get(part.group));
-        // Where pages stand is of use only where some are left out.
-        let pages_of = |column: &FileColumn| {
-            let index = index.filter(|_| part.rows.is_some())?.get(column.leaf)?;
-            Some(index.page_locations()).filter(|pages| !pages.is_empty())
+        let rows = usize::try_from(group.num_rows()).map_err(|error| error.to_string())?;
+        let readers = self.columns.readers();
+        let local = self.local.clone();
+        // Pages that others decompress are read through the reader of the session, which looks at their headers before.
+        let is_local = |column: &FileColumn, read: &Read| {
+            let compression = group.column(column.leaf).compression();
+            local.is_some() && matches!(read, Read::Pages(_)) && makes_checked_room(compression)
         };
+        let columns = self.columns.wanted.iter().zip(&readers);
+        let others = columns.filter(|(column, read)| !is_local(column, read)).map(|(column, _)| column);
+        let others: Vec<FileColumn> = others.cloned().collect();
+        let chunks = self.parts_of(&part, &others, runtime)?;
+        let projection = self.columns.projection(&metadata, &readers);
+        let arrow = projection.map(|projection| self.arrow_reader(&part, projection, &chunks)).transpose()?;
+        let (chunks, local) = (Arc::new(chunks), local.clone().map(|file| Arc::new(Chunks::Local(file))));
+        let descriptions = metadata.file_metadata().schema_descr();
+        let columns = self.columns.wanted.iter().zip(readers).map(|(column, read)| match read {
+            Read::Pages(values) => {
+                let described = descriptions.column(column.leaf);
+                let locations = pages_of(&metadata, &part, column).cloned();
+                let memory = self.memory.clone();
+                let from = local.as_ref().filter(|_| is_local(column, &read)).unwrap_or(&chunks);
+                Pages::new((group, column.leaf), Arc::clone(from), locations, memory)
+                    .map(|pages| PageColumn::new(described, values, pages, rows))
+                    .map(|pages| ColumnReader::Pages(Box::new(pages)))
+                    .map_err(|what| format!("a damaged file: column {}: {what}", column.name))
+            }
+            Read::Arrow(place) => Ok(ColumnReader::Arrow(place)),
+        });
+        let columns = columns.collect::<Result<_, String>>()?;
+        Ok(RowGroup::new(arrow, columns, (rows, part.rows)))
+    }
+
+    /// Reads the bytes of some columns of a row group at once.
+    fn parts_of(&mut self, part: &Part, columns: &[FileColumn], runtime: &Handle) -> Result<Chunks, String> {
+        let group = self.metadata.row_group(part.group);
         let mut ranges = Vec::new();
-        for column in &self.columns.wanted {
+        for column in columns {
             let (start, length) = group.column(column.leaf).byte_range();
-            match (&part.rows, pages_of(column)) {
+            match (&part.rows, pages_of(&self.metadata, part, column)) {
                 (Some(rows), Some(pages)) => {
                     let first = pages.first().and_then(|page| u64::try_from(page.offset).ok());
                     // What comes before the first page is the dictionary.
@@ -111,28 +145,13 @@ impl<'a> OpenedFile<'a> {
                 _ => ranges.push(start..start.saturating_add(length)),
             }
         }
+        if ranges.is_empty() {
+            return Ok(Chunks::Parts(FileParts::new(self.file.object_meta.size, &[], Vec::new())));
+        }
         let parts = runtime
             .block_on(self.bytes.get_byte_ranges(ranges.clone()))
             .map_err(|error| error.to_string())?;
-        let chunks = Chunks::new(self.file.object_meta.size, &ranges, parts);
-        let readers = self.columns.readers(group);
-        let projection = self.columns.projection(&metadata, &readers);
-        let arrow = projection.map(|projection| self.arrow_reader(&part, projection, &chunks)).transpose()?;
-        let chunks = Arc::new(chunks);
-        let descriptions = metadata.file_metadata().schema_descr();
-        let columns = self.columns.wanted.iter().zip(readers).map(|(column, read)| match read {
-            Read::Pages(values) => {
-                let described = (descriptions.column(column.leaf), values);
-                let locations = pages_of(column).cloned();
-                PageColumn::new(described, (group, column.leaf), Arc::clone(&chunks), locations)
-                    .map(|pages| ColumnReader::Pages(Box::new(pages)))
-                    .map_err(|what| format!("a damaged file: column {}: {what}", column.name))
-            }
-            Read::Arrow(place) => Ok(ColumnReader::Arrow(place)),
-        });
-        let columns = columns.collect::<Result<_, String>>()?;
-        let rows = usize::try_from(group.num_rows()).map_err(|error| error.to_string())?;
-        Ok(RowGroup::new(arrow, columns, (rows, part.rows)))
+        Ok(Chunks::Parts(FileParts::new(self.file.object_meta.size, &ranges, parts)))
     }
 
     /// Arrow's reader of some columns of a row group.
@@ -142,16 +161,15 @@ impl<'a> OpenedFile<'a> {
         projection: ProjectionMask,
         chunks: &Chunks,
     ) -> Result<ParquetRecordBatchReader, String> {
-        let schema = self.columns.schema(self.metadata.row_group(part.group));
-        let forms = match self.forms.take().filter(|(known, _)| *known == schema) {
-            Some((_, forms)) => forms,
+        let forms = match self.forms.take() {
+            Some(forms) => forms,
             None => {
-                let options = ArrowReaderOptions::new().with_schema(Arc::clone(&schema));
+                let options = ArrowReaderOptions::new().with_schema(self.columns.schema());
                 ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), options)
                     .map_err(|error| error.to_string())?
             }
         };
-        self.forms = Some((schema, forms.clone()));
+        self.forms = Some(forms.clone());
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(chunks.clone(), forms)
             .with_batch_size(BATCH_ROWS)
             .with_row_groups(vec![part.group])
@@ -164,7 +182,7 @@ impl<'a> OpenedFile<'a> {
 
     /// The columns that are wanted, with the values of the file's folders.
     fn with_all_columns(
-        &mut self,
+        &self,
         rows: usize,
         read: &[ArrayRef],
         columns: &[Origin],
@@ -188,15 +206,22 @@ impl<'a> OpenedFile<'a> {
     }
 
     /// One of the columns that stand in the file, with its name.
-    fn column(&mut self, read: &[ArrayRef], at: usize) -> Result<(String, ArrayRef), String> {
+    fn column(&self, read: &[ArrayRef], at: usize) -> Result<(String, ArrayRef), String> {
         let missing = || "a column was not read".to_string();
         let name = self.columns.wanted.get(at).ok_or_else(missing)?.name.clone();
-        let array = read.get(at).ok_or_else(missing)?;
-        let last = self.dictionaries.get_mut(at).ok_or_else(missing)?;
-        let checked = last.checked(Arc::clone(array));
-        let array = checked.map_err(|what| format!("a damaged file: column {name}: {what}"))?;
+        let array = Arc::clone(read.get(at).ok_or_else(missing)?);
         Ok((name, array))
     }
+}
+
+/// Where the pages of a column stand. It is of use only where some are left out.
+fn pages_of<'m>(
+    metadata: &'m ParquetMetaData,
+    part: &Part,
+    column: &FileColumn,
+) -> Option<&'m Vec<PageLocation>> {
+    let index = metadata.offset_index()?.get(part.group).filter(|_| part.rows.is_some())?;
+    Some(index.get(column.leaf)?.page_locations()).filter(|pages| !pages.is_empty())
 }
 
 /// The rows that are wanted of each row group that has any.

@@ -1,31 +1,29 @@
-//! The pages of a column of integers, or of texts of a dictionary, in a row group.
+//! The pages of a column of integers, floats or texts in a row group.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use datafusion::arrow::array::{Array, ArrayRef};
+use datafusion::arrow::array::{ArrayRef, StringArray};
 use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::parquet::basic::Encoding;
 use datafusion::parquet::column::page::{Page, PageMetadata, PageReader};
 use datafusion::parquet::column::reader::{get_column_reader, get_typed_column_reader};
-use datafusion::parquet::data_type::{DataType, Int32Type, Int64Type};
+use datafusion::parquet::data_type::{
+    ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type,
+};
 use datafusion::parquet::errors::Result as ParquetResult;
-use datafusion::parquet::file::metadata::RowGroupMetaData;
-use datafusion::parquet::file::page_index::offset_index::PageLocation;
-use datafusion::parquet::file::serialized_reader::SerializedPageReader;
 use datafusion::parquet::schema::types::ColumnDescPtr;
 
-use super::chunks::Chunks;
+use super::compressed::Pages;
 use super::integers::{Batch, Integers, Values};
 use super::packed::{Numbers, Run, valid_rows};
-use super::texts;
+use super::texts::{self, TextBatch};
 
 /// What the values of pages are.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PageValues {
     Integers(Integers),
-    /// Texts, of which each page refers to the dictionary.
     Texts,
 }
 
@@ -33,7 +31,7 @@ pub(super) enum PageValues {
 pub(super) struct PageColumn {
     column: ColumnDescPtr,
     values: PageValues,
-    pages: SerializedPageReader<Chunks>,
+    pages: Pages,
     /// Rows of the row group behind the open page.
     rows_behind: usize,
     dictionary: Option<Dictionary>,
@@ -44,15 +42,53 @@ pub(super) struct PageColumn {
 enum Dictionary {
     /// As it is in the file, and decoded.
     Integers(Page, Values),
-    Texts(ArrayRef),
+    Texts(Page, Arc<StringArray>),
 }
 
 impl Dictionary {
     /// Adds the entries at some places to the rows of a batch; `false` where there are none there.
-    fn push(&self, places: &Run<'_>, batch: &mut Batch) -> bool {
+    fn push(&self, places: &Run<'_>, batch: &mut Rows) -> bool {
+        match (self, batch) {
+            (Dictionary::Integers(_, values), Rows::Integers(batch)) => batch.push_places(values, places),
+            (Dictionary::Texts(_, texts), Rows::Texts(batch)) => batch.push_places(texts, places),
+            (Dictionary::Integers(..), Rows::Texts(_)) | (Dictionary::Texts(..), Rows::Integers(_)) => false,
+        }
+    }
+
+    fn page(&self) -> &Page {
         match self {
-            Dictionary::Integers(_, values) => batch.push_places(values, places),
-            Dictionary::Texts(texts) => batch.push_as_places(texts.len(), places),
+            Dictionary::Integers(page, _) | Dictionary::Texts(page, _) => page,
+        }
+    }
+
+    fn texts(&self) -> Option<&Arc<StringArray>> {
+        match self {
+            Dictionary::Integers(..) => None,
+            Dictionary::Texts(_, texts) => Some(texts),
+        }
+    }
+}
+
+/// The rows of a batch, while it is read.
+pub(super) enum Rows {
+    Integers(Batch),
+    Texts(TextBatch),
+}
+
+impl Rows {
+    /// Values that are there.
+    fn len(&self) -> usize {
+        match self {
+            Rows::Integers(batch) => batch.len(),
+            Rows::Texts(batch) => batch.len(),
+        }
+    }
+
+    /// See [`Batch::end_rows`].
+    fn end_rows(&mut self, from: usize, valid: Option<BooleanBuffer>) {
+        match self {
+            Rows::Integers(batch) => batch.end_rows(from, valid),
+            Rows::Texts(batch) => batch.end_rows(from, valid),
         }
     }
 }
@@ -72,6 +108,8 @@ enum Unread {
     Places(Numbers),
     /// Integers as they are.
     Plain(Integers, Bytes),
+    /// Texts, each behind its length.
+    Texts(Bytes),
 }
 
 impl OpenPage {
@@ -92,36 +130,34 @@ fn first(bytes: &Bytes, length: usize) -> Result<Bytes, String> {
 }
 
 impl PageColumn {
-    /// A column of a row group, by what was read of the file and, where not all of its pages were, where they are.
-    pub(super) fn new(
-        (column, values): (ColumnDescPtr, PageValues),
-        (group, leaf): (&RowGroupMetaData, usize),
-        chunks: Arc<Chunks>,
-        locations: Option<Vec<PageLocation>>,
-    ) -> Result<PageColumn, String> {
-        let rows = usize::try_from(group.num_rows()).map_err(|error| error.to_string())?;
-        let pages = SerializedPageReader::new(chunks, group.column(leaf), rows, locations);
-        let pages = pages.map_err(|error| error.to_string())?;
-        Ok(PageColumn { column, values, pages, rows_behind: rows, dictionary: None, page: None })
+    /// A column by its pages in a row group of so many rows.
+    pub(super) fn new(column: ColumnDescPtr, values: PageValues, pages: Pages, rows: usize) -> PageColumn {
+        PageColumn { column, values, pages, rows_behind: rows, dictionary: None, page: None }
+    }
+
+    /// A batch of so many rows, before any is read.
+    pub(super) fn batch(&self, rows: usize) -> Rows {
+        match self.values {
+            PageValues::Integers(_) => Rows::Integers(Batch::new(rows)),
+            PageValues::Texts => Rows::Texts(TextBatch::new(rows)),
+        }
     }
 
     /// The rows that were read into a batch, as an array.
-    pub(super) fn finish(&self, batch: Batch) -> Result<ArrayRef, String> {
-        match (self.values, &self.dictionary) {
-            (PageValues::Integers(integers), _) => batch.finish(integers),
-            (PageValues::Texts, dictionary) => {
-                let (places, nulls) = batch.into_values();
-                let texts = dictionary.as_ref().and_then(|dictionary| match dictionary {
-                    Dictionary::Texts(texts) => Some(texts),
-                    Dictionary::Integers(..) => None,
-                });
-                texts::of_places(places, nulls, texts)
+    pub(super) fn finish(&self, batch: Rows) -> Result<ArrayRef, String> {
+        match (self.values, batch) {
+            (PageValues::Integers(integers), Rows::Integers(batch)) => batch.finish(integers),
+            (_, Rows::Texts(batch)) => {
+                let texts = self.dictionary.as_ref().and_then(Dictionary::texts);
+                let texts = texts.map(|texts| Arc::clone(texts) as ArrayRef);
+                batch.finish(texts.as_ref())
             }
+            (PageValues::Texts, Rows::Integers(_)) => Err("integers are no texts".into()),
         }
     }
 
     /// The next rows.
-    pub(super) fn read(&mut self, rows: usize, batch: &mut Batch) -> Result<(), String> {
+    pub(super) fn read(&mut self, rows: usize, batch: &mut Rows) -> Result<(), String> {
         let mut left = rows;
         while left > 0 {
             let Some(page) = &mut self.page else {
@@ -135,7 +171,15 @@ impl PageColumn {
                 Unread::Plain(integers, bytes) => {
                     let of_rows = first(bytes, values * integers.bytes)?;
                     bytes.advance(of_rows.len());
-                    batch.push_plain(*integers, &of_rows);
+                    if let Rows::Integers(batch) = batch {
+                        batch.push_plain(*integers, &of_rows);
+                    }
+                }
+                Unread::Texts(bytes) => {
+                    let dictionary = self.dictionary.as_ref().and_then(Dictionary::texts);
+                    if let Rows::Texts(batch) = batch {
+                        batch.push_plain(bytes, values, dictionary.map(Arc::as_ref))?;
+                    }
                 }
                 Unread::Places(places) => {
                     let dictionary = self.dictionary.as_ref();
@@ -169,6 +213,7 @@ impl PageColumn {
                     let skipped = first(bytes, values * integers.bytes)?.len();
                     bytes.advance(skipped);
                 }
+                Unread::Texts(bytes) => texts::skip(bytes, values)?,
                 Unread::Places(places) => places.skip(values)?,
             }
             self.passed(rows);
@@ -189,12 +234,12 @@ impl PageColumn {
 
     /// Passes over the next page where it has at most so many rows, else opens it; the rows that were passed over.
     fn skip_page(&mut self, most: usize) -> Result<usize, String> {
-        let next = self.pages.peek_next_page().map_err(|error| error.to_string())?;
+        let next = self.pages.peek()?;
         // Of what repeats nothing, each level is a row.
         let rows = next.filter(|next| !next.is_dict).and_then(|next| next.num_rows.or(next.num_levels));
         match rows.filter(|rows| *rows <= most.min(self.rows_behind)) {
             Some(rows) => {
-                self.pages.skip_next_page().map_err(|error| error.to_string())?;
+                self.pages.skip()?;
                 self.rows_behind -= rows;
                 Ok(rows)
             }
@@ -212,8 +257,7 @@ impl PageColumn {
 
     /// Takes the next page: a dictionary is kept, and one that has rows is opened.
     fn take_next(&mut self) -> Result<(), String> {
-        let page = self.pages.get_next_page().map_err(|error| error.to_string())?;
-        let page = page.ok_or("it has fewer rows than its row group")?;
+        let page = self.pages.next()?.ok_or("it has fewer rows than its row group")?;
         if let Page::DictionaryPage { buf, num_values, encoding, .. } = &page {
             if !matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY) {
                 return Err(format!("its dictionary is encoded as {encoding}"));
@@ -228,7 +272,10 @@ impl PageColumn {
                 PageValues::Texts if self.dictionary.is_some() => {
                     return Err("it has two dictionaries".into());
                 }
-                PageValues::Texts => Dictionary::Texts(texts::dictionary(buf, entries)?),
+                PageValues::Texts => {
+                    let texts = texts::dictionary(buf, entries)?;
+                    Dictionary::Texts(page, texts)
+                }
             });
             return Ok(());
         }
@@ -265,6 +312,7 @@ impl PageColumn {
         let bytes = bytes.slice(levels.len()..);
         let unread = match (page.encoding(), self.values) {
             (Encoding::PLAIN, PageValues::Integers(integers)) => Unread::Plain(integers, bytes),
+            (Encoding::PLAIN, PageValues::Texts) => Unread::Texts(bytes),
             (Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY, _) => {
                 // A page without a value need not say anything.
                 let width = bytes.first().copied().unwrap_or(0);
@@ -276,26 +324,20 @@ impl PageColumn {
         Ok(OpenPage { next_row: 0, rows, valid, unread })
     }
 
-    /// Opens a page of integers in one of the rarer encodings: Arrow decodes it.
+    /// Opens a page in one of the rarer encodings: Arrow decodes it.
     fn open_by_arrow(&self, page: Page, rows: usize) -> Result<OpenPage, String> {
-        let PageValues::Integers(integers) = self.values else {
-            let encoding = page.encoding();
-            return Err(format!(
-                "a page is encoded as {encoding}, where all are said to refer to a dictionary"
-            ));
-        };
-        let dictionary = self.dictionary.as_ref().and_then(|dictionary| match dictionary {
-            Dictionary::Integers(page, _) => Some(page.clone()),
-            Dictionary::Texts(_) => None,
-        });
+        let dictionary = self.dictionary.as_ref().map(|dictionary| dictionary.page().clone());
         let pages = OnePage(dictionary.into_iter().chain([page]).collect());
-        let decoded = match integers.bytes {
-            4 => decoded::<Int32Type>(&self.column, pages, rows).map(|(values, levels)| {
-                (values.into_iter().flat_map(i32::to_le_bytes).collect::<Vec<u8>>(), levels)
-            }),
-            _ => decoded::<Int64Type>(&self.column, pages, rows).map(|(values, levels)| {
-                (values.into_iter().flat_map(i64::to_le_bytes).collect::<Vec<u8>>(), levels)
-            }),
+        let kind = match self.values {
+            PageValues::Texts => None,
+            PageValues::Integers(integers) => Some((integers.bytes, integers.are_floats())),
+        };
+        let decoded = match kind {
+            None => decoded::<ByteArrayType, _>(&self.column, pages, rows, with_length),
+            Some((4, false)) => decoded::<Int32Type, _>(&self.column, pages, rows, i32::to_le_bytes),
+            Some((_, false)) => decoded::<Int64Type, _>(&self.column, pages, rows, i64::to_le_bytes),
+            Some((4, true)) => decoded::<FloatType, _>(&self.column, pages, rows, f32::to_le_bytes),
+            Some((_, true)) => decoded::<DoubleType, _>(&self.column, pages, rows, f64::to_le_bytes),
         };
         let (values, levels) = decoded.map_err(|error| error.to_string())?;
         let has_nulls = self.column.max_def_level() > 0;
@@ -303,20 +345,30 @@ impl PageColumn {
         if valid.as_ref().is_some_and(|valid| valid.len() < rows) {
             return Err("a page has fewer values than it says".into());
         }
-        Ok(OpenPage { next_row: 0, rows, valid, unread: Unread::Plain(integers, values.into()) })
+        let unread = match self.values {
+            PageValues::Texts => Unread::Texts(values.into()),
+            PageValues::Integers(integers) => Unread::Plain(integers, values.into()),
+        };
+        Ok(OpenPage { next_row: 0, rows, valid, unread })
     }
 }
 
-/// The values of a page, and the definition level of each row.
-fn decoded<T: DataType>(
+/// The bytes of a page's values, and the definition level of each row.
+fn decoded<T: DataType, B: IntoIterator<Item = u8>>(
     column: &ColumnDescPtr,
     pages: OnePage,
     rows: usize,
-) -> ParquetResult<(Vec<T::T>, Vec<i16>)> {
+    bytes_of: impl Fn(T::T) -> B,
+) -> ParquetResult<(Vec<u8>, Vec<i16>)> {
     let mut reader = get_typed_column_reader::<T>(get_column_reader(Arc::clone(column), Box::new(pages)));
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     reader.read_records(rows, Some(&mut levels), None, &mut values)?;
-    Ok((values, levels))
+    Ok((values.into_iter().flat_map(bytes_of).collect(), levels))
+}
+
+/// A text behind its length, as pages have it.
+fn with_length(text: ByteArray) -> Vec<u8> {
+    [&(text.len() as u32).to_le_bytes(), text.data()].concat()
 }
 
 /// A page, maybe behind its dictionary.

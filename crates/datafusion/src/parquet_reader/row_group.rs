@@ -6,7 +6,6 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
 
 use super::forms::FileColumn;
-use super::integers::Batch;
 use super::pages::PageColumn;
 
 /// Rows of a batch: a few columns of so many fit a core's caches.
@@ -89,7 +88,7 @@ impl RowGroup {
 }
 
 fn read_pages(pages: &mut PageColumn, rows: usize, steps: &[RowSelector]) -> Result<ArrayRef, String> {
-    let mut batch = Batch::new(rows);
+    let mut batch = pages.batch(rows);
     for step in steps {
         match step.skip {
             true => pages.skip(step.row_count)?,

@@ -2,6 +2,7 @@
 //! column has a slot a value, as one by a dictionary's texts.
 
 use std::hash::{BuildHasher, RandomState};
+use std::iter::repeat_n;
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
@@ -17,10 +18,9 @@ const LEAST_POSSIBLE: u64 = 1 << 16;
 const POSSIBLE_A_VALUE: u64 = 4;
 /// Rows for each value from which on codes are worth their memory.
 const ROWS_A_VALUE: usize = 16;
-/// Rows after which it is told by those that were seen whether there are too many values: of [`MOST_VALUES`] in no order seven in eight would
-/// be different there. Fewer rows would take ten thousand values that come in turn for too many.
+/// Rows after which it is told by those that were seen whether there are too many values. Fewer rows would take ten thousand values that
+/// come in turn for too many.
 const TRIAL_ROWS: usize = 1 << 14;
-const MOST_OF_TRIAL: usize = TRIAL_ROWS / 16 * 15;
 
 /// Numbers the values of a partition in the order in which they come, as long as they are few.
 #[derive(Debug)]
@@ -32,13 +32,30 @@ pub(super) struct Coder {
     codes: Vec<u16>,
     /// Random and odd, so that no data can be made to collide.
     factor: u64,
+    /// More values get no codes.
+    most: usize,
     is_off: bool,
 }
 
+/// How many values of a column may have codes at most, by what is expected of it before it is read.
+pub(super) fn most_values(range: Option<Range>, rows: Option<u64>) -> usize {
+    let possible = range.map_or(u64::MAX, |range| possible(range, 1)) / POSSIBLE_A_VALUE;
+    let worth_it = rows.map_or(u64::MAX, |rows| rows / ROWS_A_VALUE as u64);
+    usize::try_from(possible.min(worth_it)).unwrap_or(usize::MAX).min(MOST_VALUES)
+}
+
+/// How many values are different among those of some rows, where each of so many values is as likely in any row, and a few more.
+pub(super) fn different_among(rows: usize, values: usize) -> usize {
+    let values = values as f64;
+    let different = values * (1.0 - (-(rows as f64) / values.max(1.0)).exp());
+    (different * 1.05) as usize
+}
+
 impl Coder {
-    pub(super) fn new() -> Coder {
+    /// For at most so many values.
+    pub(super) fn new(most: usize) -> Coder {
         let factor = RandomState::new().hash_one(0u8) | 1;
-        Coder { slots: Vec::new(), values: Vec::new(), codes: Vec::new(), factor, is_off: false }
+        Coder { slots: Vec::new(), values: Vec::new(), codes: Vec::new(), factor, most, is_off: false }
     }
 
     /// Takes rows that have no value.
@@ -67,7 +84,7 @@ impl Coder {
         for value in values {
             let Some(code) = self.number(low(*value)) else { return self.end() };
             self.codes.push(code);
-            if self.codes.len() == TRIAL_ROWS && self.values.len() > MOST_OF_TRIAL {
+            if self.codes.len() == TRIAL_ROWS && self.values.len() > different_among(TRIAL_ROWS, self.most) {
                 return self.end();
             }
         }
@@ -75,7 +92,7 @@ impl Coder {
 
     /// There are too many values, or they are near each other.
     fn end(&mut self) {
-        *self = Coder { is_off: true, ..Coder::new() };
+        *self = Coder { is_off: true, ..Coder::new(self.most) };
     }
 
     /// Bytes of the codes so far.
@@ -93,7 +110,8 @@ impl Coder {
         loop {
             let slot = self.slots.get_mut(index)?;
             let Some(number) = slot.checked_sub(1) else {
-                let number = u16::try_from(self.values.len()).ok()?;
+                let number =
+                    u16::try_from(self.values.len()).ok().filter(|_| self.values.len() < self.most)?;
                 *slot = u32::from(number) + 1;
                 self.values.push(value);
                 return Some(number);
@@ -107,7 +125,8 @@ impl Coder {
 
     fn grow(&mut self) {
         let slots = (self.slots.len() * 2).max(1 << 10);
-        let mut grown = vec![0; slots];
+        // Written at once: memory that is read first is mapped twice.
+        let mut grown: Vec<u32> = repeat_n(0, slots).collect();
         for (number, value) in self.values.iter().enumerate() {
             let mut index = self.hash(*value) & (slots - 1);
             while grown[index] != 0 {
@@ -234,7 +253,7 @@ mod tests {
         let all = || partitions.iter().copied().flatten().copied();
         let range = Range::new(all().min()?, all().max()?);
         let coders = partitions.iter().map(|values| {
-            let mut coder = Coder::new();
+            let mut coder = Coder::new(MOST_VALUES);
             for chunk in values.chunks(1000) {
                 let own = Range::new(*chunk.iter().min().unwrap(), *chunk.iter().max().unwrap());
                 coder.take(chunk, |value| value, (own, 1));
@@ -306,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_coder_that_ended_stays_so() {
-        let mut coder = Coder::new();
+        let mut coder = Coder::new(MOST_VALUES);
         let near: Vec<i64> = (0..100).collect();
         coder.take(&near, |value| value, (Range::new(0, 99), 1));
         let far = [i64::MIN, i64::MAX];
@@ -318,7 +337,7 @@ mod tests {
 
     #[test]
     fn rows_without_a_value_have_some_code() {
-        let mut coder = Coder::new();
+        let mut coder = Coder::new(MOST_VALUES);
         coder.skip(40);
         let far = [i64::MIN, 5, i64::MAX];
         for _ in 0..20 {
@@ -330,5 +349,27 @@ mod tests {
         assert_eq!(codes.len(), 107);
         assert_eq!(codes[38..44], [0, 0, 0, 1, 2, 0]);
         assert!(codes.iter().all(|code| *code < 3));
+    }
+
+    #[test]
+    fn more_values_than_are_worth_it_are_seen_in_the_first_rows() {
+        let wide = Some(Range::new(0, 99_999));
+        assert_eq!(most_values(None, None), MOST_VALUES);
+        assert_eq!(most_values(wide, None), 25_000);
+        assert_eq!(most_values(wide, Some(160_000)), 10_000);
+        assert_eq!(most_values(Some(Range { min: i128::MIN, max: i128::MAX }), Some(0)), 0);
+        let rows_until_end = |most: usize, value: &dyn Fn(i64) -> i64| {
+            let mut coder = Coder::new(most);
+            let range = Range::new(i64::MIN, i64::MAX);
+            (0..200_000).find(|row| {
+                coder.take(&[value(*row)], |value| value, (range, 1));
+                coder.is_off
+            })
+        };
+        assert_eq!(rows_until_end(25_000, &|row| any(row, 100_000)), Some(TRIAL_ROWS as i64 - 1));
+        assert_eq!(rows_until_end(25_000, &|row| any(row, 24_000)), None);
+        assert_eq!(rows_until_end(25_000, &|row| row % 12_000), None);
+        assert_eq!(rows_until_end(10, &|row| row % 11), Some(10));
+        assert_eq!(rows_until_end(0, &|row| row), Some(0));
     }
 }

@@ -252,13 +252,10 @@ impl<T: Native> NativeValue for T {
             Some(nulls) => {
                 // A value under a NULL becomes a value of the batch, so that it costs no width.
                 let filler = nulls.valid_indices().next().and_then(|index| values.get(index));
-                let pairs = values.iter().zip(nulls.iter());
-                filled = match filler {
-                    Some(filler) => {
-                        pairs.map(|(value, valid)| if valid { *value } else { *filler }).collect()
-                    }
-                    None => return IntegerChunk::without_values(values.len(), target),
+                let Some(filler) = filler else {
+                    return IntegerChunk::without_values(values.len(), target);
                 };
+                filled = with_filler(values, nulls, *filler);
                 &filled
             }
         };
@@ -267,6 +264,20 @@ impl<T: Native> NativeValue for T {
             None => IntegerChunk::without_values(0, target),
         }
     }
+}
+
+/// Values, with another in place of those under NULLs.
+fn with_filler<T: Copy>(values: &[T], nulls: &NullBuffer, filler: T) -> Vec<T> {
+    let mut filled = values.to_vec();
+    let words = nulls.inner().bit_chunks();
+    for (word, out) in words.iter_padded().zip(filled.chunks_mut(64)) {
+        let mut missing = !word;
+        while let Some(value) = out.get_mut(missing.trailing_zeros() as usize) {
+            *value = filler;
+            missing &= missing - 1;
+        }
+    }
+    filled
 }
 
 /// Values at their narrowest width, with their bounds and their base.

@@ -14,7 +14,7 @@ use kelpie_device::{CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
 use parking_lot::Mutex;
 
-use super::coding::Coder;
+use super::coding::{self, Coder};
 use super::glance::{self, Glance, Seen};
 use super::integers::{IntegerChunk, Target, WritesTo};
 use super::placing::{Place, Placing};
@@ -169,12 +169,15 @@ pub(super) struct PartitionColumn {
 }
 
 impl PartitionColumn {
-    /// The part of a column that is in a partition.
-    fn new(wanted: &Wanted, partition: usize) -> PartitionColumn {
+    /// The part of a column that is in a partition of a table of so many rows, where they are known.
+    fn new(wanted: &Wanted, partition: usize, rows: Option<u64>) -> PartitionColumn {
         let values = match wanted.kind {
-            Kind::Integer => Values::Integers(Vec::new(), Coder::new()),
+            Kind::Integer => {
+                let range = wanted.expected.and_then(|expected| expected.range);
+                Values::Integers(Vec::new(), Coder::new(coding::most_values(range, rows)))
+            }
             Kind::Float(_) => Values::Floats(Vec::new()),
-            Kind::Text => Values::Text(TextPartition::default()),
+            Kind::Text => Values::Text(TextPartition::new(rows)),
         };
         let placing = wanted.place.as_ref().and_then(|place| place.of_partition(partition));
         PartitionColumn { values, validity: Vec::new(), placing }
@@ -368,12 +371,12 @@ pub(super) fn read(
     (seen, cancel): (&Seen<'_>, &CancelToken),
     split: &mut Split,
 ) -> Result<Vec<Vec<PartitionColumn>>, EngineError> {
+    let rows = source.exact_rows();
     let new_parts = |partition| {
-        let parts = wanted.iter().map(|wanted| PartitionColumn::new(wanted, partition));
+        let parts = wanted.iter().map(|wanted| PartitionColumn::new(wanted, partition, rows));
         Mutex::new(parts.collect::<Vec<_>>())
     };
     let partitions = (0..source.partitions()).map(new_parts).collect();
-    let rows = source.exact_rows();
     let mut glance_after = glance::rows_before(rows);
     let expected = wanted.iter().map(Wanted::expected_layout).collect::<Option<Vec<_>>>();
     if let Some(layouts) = expected.filter(|_| glance_after.is_some()) {

@@ -3,6 +3,7 @@
 mod gathered;
 
 use std::hash::{BuildHasher, RandomState};
+use std::iter::repeat_n;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +15,7 @@ use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{ArrowDictionaryKeyType, ArrowNativeType, DataType};
 
 pub(super) use self::gathered::Gathered;
-use super::spread;
+use super::{coding, spread};
 
 /// A dictionary has at most this many entries, so that a code fits 16 bits.
 pub(super) const MAX_ENTRIES: usize = 1 << 16;
@@ -95,7 +96,8 @@ impl Interner {
 
     fn grow(&mut self) {
         let mask = self.slots.len() * 2 - 1;
-        let mut slots = vec![0u64; mask + 1];
+        // Written at once: memory that is read first is mapped twice.
+        let mut slots: Vec<u64> = repeat_n(0, mask + 1).collect();
         for code in 0..self.len() {
             let hash = self.hash(self.entry(code));
             let mut index = hash as usize & mask;
@@ -149,6 +151,10 @@ pub(super) struct TextPartition {
     pub(super) chunks: Vec<TextChunk>,
     /// Codes of the values of the dictionary that came last.
     known: KnownCodes,
+    /// More entries are not worth a dictionary.
+    most: usize,
+    /// Rows that have codes.
+    coded: usize,
 }
 
 /// Which code each value of a dictionary of Arrow's has; batches of a reader mostly share theirs.
@@ -173,15 +179,9 @@ impl KnownCodes {
     }
 }
 
-impl Default for TextPartition {
-    fn default() -> Self {
-        TextPartition {
-            entries: Interner::new(MAX_ENTRIES),
-            chunks: Vec::new(),
-            known: KnownCodes::default(),
-        }
-    }
-}
+/// Rows after which it is told by those that were seen whether there are too many texts. A dictionary is worth much: fewer rows would take
+/// twenty thousand texts that come in turn for too many.
+const TRIAL_ROWS: usize = 1 << 15;
 
 impl TextChunk {
     pub(super) fn rows(&self) -> usize {
@@ -224,8 +224,10 @@ impl TextChunk {
             }
             TextChunk::Raw(TextOffsets::I32(offsets), _) => longest(offsets),
             TextChunk::Raw(TextOffsets::I64(offsets), _) => longest(offsets),
-            // It is not longer than all of them.
-            TextChunk::Gathered(gathered) => gathered.bytes().len() as u64,
+            TextChunk::Gathered(gathered) => {
+                let first = gathered.ends().first().copied().unwrap_or(0);
+                u64::from(first).max(longest(gathered.ends()))
+            }
         }
     }
 
@@ -314,11 +316,35 @@ pub(super) fn remapped<C>(run: &[TextChunk], remap: &[u16], stored: impl Fn(u16)
 }
 
 impl TextPartition {
+    /// Of a table of so many rows, where they are known.
+    pub(super) fn new(rows: Option<u64>) -> TextPartition {
+        let rows = rows.and_then(|rows| usize::try_from(rows).ok());
+        TextPartition {
+            entries: Interner::new(MAX_ENTRIES),
+            chunks: Vec::new(),
+            known: KnownCodes::default(),
+            most: rows.map_or(MAX_ENTRIES, entries_worth_it),
+            coded: 0,
+        }
+    }
+
+    /// Whether the rows that have codes by now, of which `more` are new, show that there are too many texts.
+    fn has_too_many(&mut self, more: usize) -> bool {
+        let before = self.coded;
+        self.coded += more;
+        // Behind a batch of many rows nothing is to be saved.
+        let is_time = before < TRIAL_ROWS && (TRIAL_ROWS..=2 * TRIAL_ROWS).contains(&self.coded);
+        is_time && self.entries.len() > coding::different_among(self.coded, self.most)
+    }
+
     /// Adds a batch: as codes, unless the column has too many distinct texts (which `raw` tells all partitions). The bytes
     /// that it takes at least; `None` where the array is no text.
     pub(super) fn push(&mut self, array: &ArrayRef, raw: &AtomicBool) -> Option<usize> {
         if !raw.load(Ordering::Relaxed) {
             if let Some(codes) = self.codes(array)? {
+                if self.has_too_many(codes.len()) {
+                    raw.store(true, Ordering::Relaxed);
+                }
                 self.chunks.push(TextChunk::Codes(codes));
                 return Some(array.len());
             }
@@ -375,19 +401,18 @@ fn keyed_codes<'a, K: ArrowDictionaryKeyType, A: ArrayAccessor<Item = &'a str>>(
     let keys = array.keys();
     let nulls = keys.nulls().filter(|nulls| nulls.null_count() > 0);
     let mut codes: Vec<u16> = Vec::with_capacity(keys.len());
-    // Mostly all codes are known from the batches before: a loop that only looks them up takes a fraction of the other's time.
-    if nulls.is_none() {
-        let mut all_known = true;
-        codes.extend(keys.values().iter().map(|key| {
-            let code = known.get(key.as_usize()).copied().unwrap_or(UNKNOWN);
-            all_known &= code != UNKNOWN;
-            code as u16
-        }));
-        if all_known {
-            return Some(codes);
-        }
-        codes.clear();
+    // Mostly all codes are known from the batches before: a loop that only looks them up takes a fraction of the other's time. Under a NULL
+    // any code will do.
+    let mut all_known = true;
+    codes.extend(keys.values().iter().map(|key| {
+        let code = known.get(key.as_usize()).copied().unwrap_or(UNKNOWN);
+        all_known &= code != UNKNOWN;
+        code as u16
+    }));
+    if all_known {
+        return Some(codes);
     }
+    codes.clear();
     let mut code_of = |key: usize| {
         let known = known.get_mut(key)?;
         if *known == UNKNOWN {
@@ -403,26 +428,26 @@ fn keyed_codes<'a, K: ArrowDictionaryKeyType, A: ArrayAccessor<Item = &'a str>>(
     Some(codes)
 }
 
-/// Adds a batch's texts as they are; how many bytes they have. Those that Arrow keeps one after the other are shared, others
-/// are gathered.
+/// Adds a batch's texts as they are; how many bytes they have. Those that others keep one after the other are shared. The rest is
+/// gathered: its memory is free for the next batch then.
 fn raw_texts(array: &ArrayRef, chunks: &mut Vec<TextChunk>) -> Option<usize> {
-    fn shared<O: OffsetSizeTrait>(array: &GenericStringArray<O>) -> (ScalarBuffer<O>, Buffer) {
-        (array.offsets().inner().clone(), array.values().clone())
+    fn in_order<O: OffsetSizeTrait>(
+        array: &GenericStringArray<O>,
+        offsets: impl FnOnce(ScalarBuffer<O>) -> TextOffsets,
+        chunks: &mut Vec<TextChunk>,
+    ) -> usize {
+        let is_shared = array.values().strong_count() > 1;
+        let gathered = (!is_shared).then(|| gathered::add_run(array.value_offsets(), array.values(), chunks));
+        gathered.flatten().unwrap_or_else(|| {
+            let chunk = TextChunk::Raw(offsets(array.offsets().inner().clone()), array.values().clone());
+            let bytes = chunk.bytes().map_or(0, <[u8]>::len);
+            chunks.push(chunk);
+            bytes
+        })
     }
-    let mut whole = |chunk: TextChunk| {
-        let bytes = chunk.bytes().map_or(0, <[u8]>::len);
-        chunks.push(chunk);
-        bytes
-    };
     Some(match array.data_type() {
-        DataType::Utf8 => {
-            let (offsets, bytes) = shared(array.as_string_opt::<i32>()?);
-            whole(TextChunk::Raw(TextOffsets::I32(offsets), bytes))
-        }
-        DataType::LargeUtf8 => {
-            let (offsets, bytes) = shared(array.as_string_opt::<i64>()?);
-            whole(TextChunk::Raw(TextOffsets::I64(offsets), bytes))
-        }
+        DataType::Utf8 => in_order(array.as_string_opt::<i32>()?, TextOffsets::I32, chunks),
+        DataType::LargeUtf8 => in_order(array.as_string_opt::<i64>()?, TextOffsets::I64, chunks),
         DataType::Utf8View => {
             let views = array.as_string_view_opt()?;
             // The lower half of a view is its length.

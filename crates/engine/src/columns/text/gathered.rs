@@ -4,6 +4,7 @@
 //! batch: it would pin memory that the next batch needs, and every batch would pay for fresh pages. So texts go into few
 //! large pieces, which are uploaded as they are.
 
+use arrow::array::OffsetSizeTrait;
 use arrow::buffer::Buffer;
 use kelpie_device::prefer_huge_pages;
 
@@ -68,22 +69,45 @@ pub(super) fn add<'a>(
         chunks.push(apart(texts, bytes));
         return bytes;
     }
-    let last = chunks.iter().rev().find_map(|chunk| match chunk {
-        TextChunk::Gathered(gathered) => Some(gathered),
-        _ => None,
-    });
-    let fits = matches!(chunks.last(), Some(TextChunk::Gathered(last)) if last.has_room(texts.len(), bytes));
-    if !fits {
-        let new = Gathered::with_room(texts.len(), bytes, last);
-        chunks.push(TextChunk::Gathered(new));
-    }
-    if let Some(TextChunk::Gathered(piece)) = chunks.last_mut() {
+    if let Some(piece) = with_room(texts.len(), bytes, chunks) {
         for text in texts {
             piece.bytes.extend_from_slice(text.unwrap_or_default().as_bytes());
             piece.ends.push(piece.bytes.len() as u32);
         }
     }
     bytes
+}
+
+/// Adds texts that lie one after the other, in the same way. `None` where they are too many bytes for a piece, and nothing is added.
+pub(super) fn add_run<O: OffsetSizeTrait>(
+    offsets: &[O],
+    texts: &[u8],
+    chunks: &mut Vec<TextChunk>,
+) -> Option<usize> {
+    let (first, last) = (offsets.first()?.as_usize(), offsets.last()?.as_usize());
+    let bytes = texts.get(first..last).filter(|bytes| bytes.len() <= MOST_BYTES)?;
+    let piece = with_room(offsets.len() - 1, bytes.len(), chunks)?;
+    let start = piece.bytes.len();
+    piece.bytes.extend_from_slice(bytes);
+    piece.ends.extend(offsets.iter().skip(1).map(|end| (start + end.as_usize() - first) as u32));
+    Some(bytes.len())
+}
+
+/// The last chunk where it has room for some texts, or else a new one.
+fn with_room(rows: usize, bytes: usize, chunks: &mut Vec<TextChunk>) -> Option<&mut Gathered> {
+    let fits = matches!(chunks.last(), Some(TextChunk::Gathered(last)) if last.has_room(rows, bytes));
+    if !fits {
+        let last = chunks.iter().rev().find_map(|chunk| match chunk {
+            TextChunk::Gathered(gathered) => Some(gathered),
+            _ => None,
+        });
+        let new = Gathered::with_room(rows, bytes, last);
+        chunks.push(TextChunk::Gathered(new));
+    }
+    match chunks.last_mut() {
+        Some(TextChunk::Gathered(piece)) => Some(piece),
+        _ => None,
+    }
 }
 
 /// Texts that are too many bytes for a piece.
