@@ -7,18 +7,15 @@
 //! given out and is forgotten meanwhile gets another number, and the old column is never asked for again.
 
 pub(crate) mod reading;
+mod repeated;
 pub(crate) mod sharing;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, RecordBatch, UInt32Array, downcast_dictionary_array, new_null_array,
-};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use datafusion::arrow::compute::take;
-use datafusion::arrow::datatypes::{
-    ArrowDictionaryKeyType, DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit,
-};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::Result;
@@ -31,14 +28,12 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use parking_lot::Mutex;
 
+use self::repeated::Finest;
+
 /// Expressions that are remembered.
 const KNOWN_EXPRESSIONS: usize = 512;
 /// Tables on which an expression failed that are remembered with it.
 const KNOWN_FAILURES: usize = 16;
-/// Rows of a batch by which it is judged whether texts repeat in it, and how many may differ for that.
-const SAMPLE_ROWS: usize = 256;
-const SAMPLE_TEXTS: usize = 64;
-
 type Expr = Arc<dyn PhysicalExpr>;
 
 /// A column that is computed from others of its table.
@@ -53,6 +48,8 @@ pub(crate) struct Derived {
     field: FieldRef,
     /// Its number; none where it is computed for each query.
     key: Option<u64>,
+    /// The finest part of a time that it looks at, where it reads nothing but times and that is known.
+    finest: Option<Finest>,
 }
 
 impl Derived {
@@ -83,7 +80,8 @@ impl Derived {
         let data_type = expr.data_type(schema).map_err(|error| error.strip_backtrace())?;
         let nullable = expr.nullable(schema).unwrap_or(true);
         let field = Arc::new(Field::new(expr.to_string(), data_type, nullable));
-        Ok(Derived { expr, local, columns, field, key: None })
+        let finest = repeated::finest(&expr);
+        Ok(Derived { expr, local, columns, field, key: None, finest })
     }
 
     /// The column's name (its expression, for people), type and nullability.
@@ -122,7 +120,7 @@ impl Derived {
     /// computed once.
     pub(crate) fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
         if let [column] = batch.columns()
-            && let Some((rows, places)) = representatives(column)
+            && let Some((rows, places)) = repeated::representatives(column, self.finest)
         {
             let few = RecordBatch::try_new(batch.schema(), vec![take(column, &rows, None)?])?;
             return Ok(take(&self.evaluate_all(&few)?, &places, None)?);
@@ -244,60 +242,6 @@ fn is_moment(value: &ScalarValue) -> bool {
         ScalarValue::TimestampNanosecond(Some(v), _) => within_day(v, TimeUnit::Nanosecond),
         _ => matches!(value.data_type(), DataType::Time32(_) | DataType::Time64(_)),
     }
-}
-
-/// For a column whose values repeat: a row for each value, and for each row the place of its value among them.
-fn representatives(column: &ArrayRef) -> Option<(UInt32Array, UInt32Array)> {
-    let (rows, places) = match column.data_type() {
-        DataType::Dictionary(_, _) => downcast_dictionary_array!(
-            column => by_key(column),
-            _ => return None
-        ),
-        DataType::Utf8 => by_text(column.as_string_opt::<i32>()?.iter()),
-        DataType::LargeUtf8 => by_text(column.as_string_opt::<i64>()?.iter()),
-        DataType::Utf8View => by_text(column.as_string_view_opt()?.iter()),
-        _ => None,
-    }?;
-    (rows.len() * 2 <= places.len()).then(|| (rows.into(), places.into()))
-}
-
-type Representatives = Option<(Vec<u32>, Vec<u32>)>;
-
-fn by_key<K: ArrowDictionaryKeyType>(
-    array: &datafusion::arrow::array::DictionaryArray<K>,
-) -> Representatives {
-    const UNSEEN: u32 = u32::MAX;
-    if array.values().len() > 4 * array.len() {
-        return None;
-    }
-    // The last place is that of NULL.
-    let mut known = vec![UNSEEN; array.values().len() + 1];
-    let (mut rows, mut places) = (Vec::new(), Vec::with_capacity(array.len()));
-    for row in 0..array.len() {
-        let place = known.get_mut(array.key(row).unwrap_or(array.values().len()))?;
-        if *place == UNSEEN {
-            *place = rows.len() as u32;
-            rows.push(row as u32);
-        }
-        places.push(*place);
-    }
-    Some((rows, places))
-}
-
-fn by_text<'a>(texts: impl ExactSizeIterator<Item = Option<&'a str>>) -> Representatives {
-    let mut known: HashMap<Option<&str>, u32> = HashMap::new();
-    let (mut rows, mut places) = (Vec::new(), Vec::with_capacity(texts.len()));
-    for (row, text) in texts.enumerate() {
-        let place = *known.entry(text).or_insert_with(|| {
-            rows.push(row as u32);
-            rows.len() as u32 - 1
-        });
-        places.push(place);
-        if rows.len() > SAMPLE_TEXTS && (row < SAMPLE_ROWS || rows.len() * 2 > row) {
-            return None;
-        }
-    }
-    Some((rows, places))
 }
 
 /// The numbers of expressions.
