@@ -150,9 +150,14 @@ fn clustered() -> RecordBatch {
 
 /// Two files, the second with the rows of the first and others behind them.
 fn clustered_folder() -> TempDir {
+    written_folder(false)
+}
+
+/// The same, by a writer that keeps dictionaries or not.
+fn written_folder(dictionaries: bool) -> TempDir {
     let folder = TempDir::new().unwrap();
     let properties = || {
-        let properties = WriterProperties::builder().set_dictionary_enabled(false);
+        let properties = WriterProperties::builder().set_dictionary_enabled(dictionaries);
         properties.set_max_row_group_row_count(Some(ROWS as usize)).build()
     };
     fs::create_dir(folder.path().join("log")).unwrap();
@@ -309,4 +314,24 @@ async fn few_rows_of_wide_tables_are_read_alone() {
     assert!(!explained(&session, "select max(name) from t where noise = 1").await, "one other column");
     assert!(!explained(&session, "select max(name), min(day), max(at) from t where noise > 1").await);
     assert!(!explained(&compiled(&folder, "all").await, &wide(0)).await);
+}
+
+/// A text that is asked for leaves few rows where the writer kept no dictionary of many values.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_one_text_of_many_are_read_alone() {
+    for dictionaries in [false, true] {
+        let folder = written_folder(dictionaries);
+        let operators = session_over(&folder, [("kelpie.device", "cpu"), ("kelpie.enabled", "false")]).await;
+        let session = compiled(&folder, "auto").await;
+        for name in ["größe 000777", "größe 039999", "none"] {
+            let sql = format!(
+                "select count(*), min(n), min(day), max(at), sum(noise) from t where '{name}' = name"
+            );
+            let shown = text(&session, &format!("explain analyze {sql}")).await;
+            let few =
+                shown.contains("of the 400000 rows of log only those are stored that its filters leave");
+            assert_eq!(few, !dictionaries, "{name}: {shown}");
+            assert_eq!(text(&session, &sql).await, text(&operators, &sql).await, "{name}");
+        }
+    }
 }

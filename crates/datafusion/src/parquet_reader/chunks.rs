@@ -41,12 +41,12 @@ pub(super) struct LocalFile {
 const HEADER_BYTES: usize = 256;
 
 /// A file from some place on.
-struct From {
+struct FileFrom {
     file: Arc<File>,
     at: u64,
 }
 
-impl Read for From {
+impl Read for FileFrom {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read_at(out, self.at)?;
         self.at += count as u64;
@@ -123,7 +123,7 @@ impl ChunkReader for Chunks {
         Ok(match self {
             Chunks::Parts(parts) => Box::new(parts.from(start)?.reader()),
             Chunks::Local(LocalFile { file, .. }) => {
-                let from = From { file: Arc::clone(file), at: start };
+                let from = FileFrom { file: Arc::clone(file), at: start };
                 Box::new(BufReader::with_capacity(HEADER_BYTES, from))
             }
         })

@@ -38,7 +38,7 @@ pub(super) struct OpenedFile<'a> {
     file: &'a PartitionedFile,
     bytes: Box<dyn AsyncFileReader + Send>,
     /// The file where it is on this machine.
-    local: Option<LocalFile>,
+    local: Option<Arc<Chunks>>,
     memory: Recycled,
     metadata: Arc<ParquetMetaData>,
     columns: FileColumns,
@@ -72,6 +72,7 @@ impl<'a> OpenedFile<'a> {
         let columns =
             FileColumns::find(&metadata, wanted).ok_or("the file was replaced while it was read")?;
         let (forms, reading) = (None, None);
+        let local = local.map(|file| Arc::new(Chunks::Local(file)));
         Ok(OpenedFile { file, bytes, local, memory, metadata, columns, parts, forms, reading })
     }
 
@@ -100,24 +101,26 @@ impl<'a> OpenedFile<'a> {
         let readers = self.columns.readers();
         let local = self.local.clone();
         // Pages that others decompress are read through the reader of the session, which looks at their headers before.
-        let is_local = |column: &FileColumn, read: &Read| {
+        let local_of = |column: &FileColumn, read: &Read| {
             let compression = group.column(column.leaf).compression();
-            local.is_some() && matches!(read, Read::Pages(_)) && makes_checked_room(compression)
+            let is_checked = matches!(read, Read::Pages(_)) && makes_checked_room(compression);
+            local.as_ref().filter(|_| is_checked)
         };
         let columns = self.columns.wanted.iter().zip(&readers);
-        let others = columns.filter(|(column, read)| !is_local(column, read)).map(|(column, _)| column);
+        let others =
+            columns.filter(|(column, read)| local_of(column, read).is_none()).map(|(column, _)| column);
         let others: Vec<FileColumn> = others.cloned().collect();
         let chunks = self.parts_of(&part, &others, runtime)?;
         let projection = self.columns.projection(&metadata, &readers);
         let arrow = projection.map(|projection| self.arrow_reader(&part, projection, &chunks)).transpose()?;
-        let (chunks, local) = (Arc::new(chunks), local.clone().map(|file| Arc::new(Chunks::Local(file))));
+        let chunks = Arc::new(chunks);
         let descriptions = metadata.file_metadata().schema_descr();
         let columns = self.columns.wanted.iter().zip(readers).map(|(column, read)| match read {
             Read::Pages(values) => {
                 let described = descriptions.column(column.leaf);
                 let locations = pages_of(&metadata, &part, column).cloned();
                 let memory = self.memory.clone();
-                let from = local.as_ref().filter(|_| is_local(column, &read)).unwrap_or(&chunks);
+                let from = local_of(column, &read).unwrap_or(&chunks);
                 Pages::new((group, column.leaf), Arc::clone(from), locations, memory)
                     .map(|pages| PageColumn::new(described, values, pages, rows))
                     .map(|pages| ColumnReader::Pages(Box::new(pages)))

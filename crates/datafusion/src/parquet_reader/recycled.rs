@@ -11,8 +11,6 @@ use parking_lot::Mutex;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Recycled(Arc<Mutex<Vec<Vec<u8>>>>);
 
-/// Most pieces that are kept: columns that are read side by side have one or two each.
-const MOST_PIECES: usize = 256;
 /// The size of a piece is a multiple of this, so that the next page, which is a little longer, fits too.
 const STEP_BYTES: usize = 64 << 10;
 
@@ -31,10 +29,7 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let mut free = self.home.0.lock();
-        if free.len() < MOST_PIECES {
-            free.push(std::mem::take(&mut self.memory));
-        }
+        self.home.0.lock().push(std::mem::take(&mut self.memory));
     }
 }
 
@@ -50,13 +45,17 @@ impl Recycled {
         Ok(Bytes::from_owner(lent))
     }
 
-    /// The smallest piece of at least so many bytes, or a new one.
+    /// The smallest piece of at least so many bytes, or a new one in place of the largest: there are never more than were in use at once.
     fn take(&self, length: usize) -> Vec<u8> {
         let mut free = self.0.lock();
         let large = free.iter().enumerate().filter(|(_, memory)| memory.len() >= length);
         match large.min_by_key(|(_, memory)| memory.len()) {
             Some((place, _)) => free.swap_remove(place),
             None => {
+                let all = free.iter().enumerate();
+                if let Some((largest, _)) = all.max_by_key(|(_, memory)| memory.len()) {
+                    free.swap_remove(largest);
+                }
                 let length = length.next_multiple_of(STEP_BYTES);
                 let mut memory = Vec::with_capacity(length);
                 prefer_huge_pages(&mut memory);
@@ -93,5 +92,9 @@ mod tests {
         assert!(small.iter().all(|byte| *byte == 4) && small.as_ptr() != first.as_ptr());
         assert_eq!(of(0, 0).len(), 0);
         assert_eq!(recycled.bytes(1, |_| Err("no")), Err("no"));
+        // Pages that grow leave no pieces behind them.
+        let before = recycled.0.lock().len();
+        (1..20).for_each(|step| drop(of(step * 2 * STEP_BYTES, 5)));
+        assert!(recycled.0.lock().len() <= before);
     }
 }
