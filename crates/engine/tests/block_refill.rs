@@ -85,8 +85,8 @@ fn groups() -> Vec<Case> {
         of_numbers("segments of warps", &[1], &[HASH, ("segments", "warp")], true),
         of_numbers("segments of blocks", &[1], &[HASH, ("segments", "block")], true),
         of_numbers("last groups", &[1], &[HASH, ("run_accumulator", "majority")], true),
-        by("latched", &[4], &[HASH, ALONE, ("key_claims", "latch")], true),
-        of_numbers("by words", &[4], &[HASH, ALONE, ("key_claims", "words")], true),
+        by("latched", &[4, 0], &[HASH, ALONE, ("key_claims", "latch")], true),
+        of_numbers("by words", &[4, 0], &[HASH, ALONE, ("key_claims", "words")], true),
         by("texts", &[3], &[HASH], true),
         by("texts together", &[3, 0], &[HASH, ("key_text_lanes", "warp")], true),
         Case {

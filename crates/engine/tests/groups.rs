@@ -596,12 +596,7 @@ fn pipelines_say_who_reduces() {
     let table = [
         (Some(3), MicroModel::Resolution, self::Resolution::Simd, "segments in warps"),
         (Some(3), MicroModel::Resolution, self::Resolution::WorkEfficient, "segments in blocks"),
-        (
-            Some(3),
-            MultiPass,
-            self::Resolution::Simd,
-            "sorted rows → aggregate (hash, keys of words, segments)",
-        ),
+        (Some(3), MultiPass, self::Resolution::Simd, "sorted rows → aggregate (hash, packed keys, segments)"),
         (Some(0), OperatorAtATime, self::Resolution::Simd, "runs of sorted rows → result"),
         (None, MultiPass, self::Resolution::Simd, "reduce sums of blocks"),
         (None, MicroModel::Resolution, self::Resolution::WorkEfficient, "registers, tree in blocks"),

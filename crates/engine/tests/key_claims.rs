@@ -141,7 +141,8 @@ fn keys_of_several_words() {
         assert_eq!(rows, expected(&table.0[0], keys, distinct), "{keys:?} {options:?}");
         let made = choices.iter().find(|(axis, _)| *axis == "key_claims");
         assert!(made.is_none_or(|(_, value)| *value == claims), "{choices:?}");
-        let is_wide = keys.iter().any(|key| *key < 4);
+        // A float by itself has all of a slot's word.
+        let is_wide = *keys != [2] && keys.iter().any(|key| *key < 4);
         assert!(made.is_some() || !is_wide, "{keys:?} {choices:?}");
     }
 }

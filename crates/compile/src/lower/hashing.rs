@@ -4,8 +4,10 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Scalar};
 
 use crate::context::register_type;
-use crate::context::{Context, Lowered, Repr};
+use crate::context::{Context, Lowered, Repr, Text};
 use crate::layout::ColumnInfo;
+pub use crate::lower::text::hashing::SHORT;
+use crate::lower::text::hashing::hash_as_key;
 use crate::lower::{hash_text, text_hash_in_any_order};
 use crate::variant::axes::HashFunction;
 
@@ -100,6 +102,18 @@ pub fn hash_keys(cx: &mut Context<'_>, keys: &[(&Lowered, bool)], hash: impl Int
     match hash {
         Some(hash) => spread(cx, function, hash),
         None => cx.builder.u64(0),
+    }
+}
+
+/// The hash of a key that is a text, which tells all of a text of less than a word ([`SHORT`]).
+pub fn hash_of_text_key(cx: &mut Context<'_>, text: &Text, valid: Option<V>) -> V {
+    let hash = hash_as_key(cx, text);
+    match valid {
+        Some(valid) => {
+            let null = cx.builder.u64(NULL_BITS & !(2 * SHORT - 1));
+            cx.builder.select(valid, hash, null)
+        }
+        None => hash,
     }
 }
 

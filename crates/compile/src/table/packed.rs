@@ -6,10 +6,16 @@ use kelpie_kir::{BinaryOp, Scalar};
 use crate::context::register_type;
 use crate::context::{Constant, Context, Lowered, Repr, Unsupported};
 use crate::layout::ColumnInfo;
+use crate::lower::hashing::normalized;
 use crate::types::DataType;
 
 /// The bit of an entry that says that the slot is taken: an empty slot is a state, never a stolen key value.
 pub const OCCUPIED: u64 = 1 << 63;
+
+/// The bits of no float's key: of an empty slot. With the lowest bit those of NULL.
+const NO_FLOAT: u64 = 0x7ff4_0000_0000_0000;
+/// NaN as the others are taken for that have these bits.
+const NAN: u64 = 0x7ff8_0000_0000_0000;
 
 /// A key inside a packed word.
 #[derive(Debug, Clone)]
@@ -19,6 +25,8 @@ pub struct PackedKey {
     /// Bits, with the one of NULL (the highest) where nullable.
     bits: u32,
     nullable: bool,
+    /// It is a float, which has all of the word: of the bits of NaN two are left over.
+    is_float: bool,
 }
 
 /// The packing of the keys into 63 bits, if they fit.
@@ -35,10 +43,21 @@ pub fn pack(columns: &[ColumnInfo]) -> Option<Vec<PackedKey>> {
             }
         };
         let bits = i128::BITS - (values - 1).max(0).leading_zeros() + u32::from(column.nullable);
-        packed.push(PackedKey { min, shift, bits, nullable: column.nullable });
+        packed.push(PackedKey { min, shift, bits, nullable: column.nullable, is_float: false });
         shift += bits;
     }
     (shift <= 63).then_some(packed)
+}
+
+/// The packing of a key that is a float: then the word is the slot's entry as it is, and 0 where it is empty.
+pub fn pack_float(columns: &[ColumnInfo]) -> Option<Vec<PackedKey>> {
+    match columns {
+        [ColumnInfo { data_type: DataType::Float64, nullable, dictionary: None, .. }] => {
+            let nullable = *nullable;
+            Some(vec![PackedKey { min: 0, shift: 0, bits: u64::BITS, nullable, is_float: true }])
+        }
+        _ => None,
+    }
 }
 
 /// An integer's distance from the least, in its type.
@@ -62,8 +81,28 @@ pub fn plus(cx: &mut Context<'_>, distance: V, min: i128) -> V {
 }
 
 impl PackedKey {
+    /// Whether it has all of the entry, which says by itself that the slot is taken.
+    pub fn is_whole(&self) -> bool {
+        self.is_float
+    }
+
+    fn encode_float(cx: &mut Context<'_>, value: V, valid: Option<V>) -> V {
+        let value = normalized(cx, value);
+        let b = &mut *cx.builder;
+        let bits = b.bitcast(value, Scalar::U64);
+        let (none, nan, null) = (b.u64(NO_FLOAT), b.u64(NAN), b.u64(1));
+        let upper = b.and_int(bits, !1u64);
+        let is_left_over = b.eq(upper, none);
+        let bits = b.select(is_left_over, nan, bits);
+        let word = b.binary(BinaryOp::Xor, bits, none);
+        valid.map_or(word, |valid| b.select(valid, word, null))
+    }
+
     /// This key's bits of the entry.
     pub fn encode(&self, cx: &mut Context<'_>, key: &Lowered) -> Result<V, Unsupported> {
+        if let (true, Repr::Scalar(value)) = (self.is_float, &key.repr) {
+            return Ok(PackedKey::encode_float(cx, *value, key.valid));
+        }
         let index = match &key.repr {
             Repr::Text(text) => match text.code {
                 Some(code) => cx.builder.convert(code.value, Scalar::U64),
@@ -99,6 +138,12 @@ impl PackedKey {
     /// The key of an entry.
     pub fn decode(&self, cx: &mut Context<'_>, entry: V, column: &ColumnInfo) -> Lowered {
         let b = &mut *cx.builder;
+        if self.is_float {
+            let bits = b.xor_int(entry, NO_FLOAT);
+            let repr = Repr::Scalar(b.bitcast(bits, Scalar::F64));
+            let valid = self.nullable.then(|| b.ne_int(entry, 1));
+            return Lowered { repr, valid, range: None };
+        }
         let field = b.shr_int(entry, u64::from(self.shift));
         let field = b.and_int(field, if self.bits == 0 { 0 } else { u64::MAX >> (64 - self.bits) });
         let valid = self.nullable.then(|| {

@@ -59,6 +59,7 @@ mod trial;
 
 use std::sync::Arc;
 
+use kelpie_compile::pipeline::CompiledPipeline;
 use kelpie_compile::plan::Plan;
 
 pub use self::ahead::Ahead;
@@ -89,6 +90,12 @@ pub enum Outcome {
     GivenUp,
 }
 
+/// Whether places are counted before rows are written: who makes room for as many waits for the sums, and has nothing to foresee.
+fn counts_places(prepared: &Prepared) -> bool {
+    let mut variants = prepared.program.pipelines.iter().flat_map(CompiledPipeline::variants);
+    variants.any(|variant| variant.counting().is_some())
+}
+
 /// Runs a prepared stage. Where it has run before, its launches are deferred; what comes of that is thrown away, and it runs
 /// step by step, if it is not what came of it before.
 pub fn run(
@@ -99,6 +106,7 @@ pub fn run(
     out: &mut dyn RowReceiver,
 ) -> Result<Outcome, EngineError> {
     if setting.trial.is_none()
+        && !counts_places(prepared)
         && let Some(foreseen) = prepared.foresight.of(&setting)
         && setting.stream.defer()?
     {

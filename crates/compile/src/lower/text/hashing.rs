@@ -23,6 +23,50 @@ pub(crate) fn hash(cx: &mut Context<'_>, text: &Text) -> V {
     cx.builder.call(hash, &[text.data, text.length])
 }
 
+/// Bits of a hash that tell a text of less than a word from all others ([`hash_as_key`]).
+const SHORT_BITS: u32 = 61;
+/// Set in the hashes of such texts.
+pub const SHORT: u64 = 1 << (u64::BITS - SHORT_BITS - 1);
+
+/// A hash that is spread over all hashes, and is a short text's key by itself: texts of less than a word have hashes with [`SHORT`], of which
+/// the bits above are others for each of them. Longer ones do not have that bit. The bits below are zeros.
+pub(crate) fn hash_as_key(cx: &mut Context<'_>, text: &Text) -> V {
+    let (margin, case) = (cx.text_margin(), text.case);
+    let words = hash_function(cx, case);
+    let params = [("text", POINTER), ("length", Type::U32)];
+    let name = format!("text_hash_as_key{}", case_name(case));
+    let hash = function(cx, &name, &params, Scalar::U64, |b| {
+        let [data, length] = [0, 1].map(|index| b.param(index));
+        let width = b.u32(WORD_BYTES);
+        let is_short = b.lt(length, width);
+        b.begin_if(is_short);
+        let (bytes, length_bits) = (packed(b, margin, (data, length), case), b.convert(length, Scalar::U64));
+        let length_bits = b.shl_int(length_bits, 8 * (WORD_BYTES - 1));
+        let all = b.or(bytes, length_bits);
+        let own = permuted(b, all);
+        let own = b.or_int(own, SHORT);
+        b.return_value(own);
+        b.end();
+        let hash = b.call(words, &[data, length]);
+        let hash = permuted(b, hash);
+        b.return_value(hash);
+    });
+    cx.builder.call(hash, &[text.data, text.length])
+}
+
+/// The lowest [`SHORT_BITS`] of a value in another order of their numbers, as the highest bits: a product with an odd number, and a shift that
+/// is added, can be undone.
+fn permuted(b: &mut Builder, value: V) -> V {
+    let mut value = value;
+    for factor in [HASH_FACTOR, PLACE_FACTOR] {
+        value = b.mul_int(value, factor);
+        value = b.and_int(value, (1u64 << SHORT_BITS) - 1);
+        let high = b.shr_int(value, SHORT_BITS.div_ceil(2));
+        value = b.binary(BinaryOp::Xor, value, high);
+    }
+    b.shl_int(value, u64::BITS - SHORT_BITS)
+}
+
 fn hash_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
     let margin = cx.text_margin();
     let params = [("text", POINTER), ("length", Type::U32)];

@@ -6,6 +6,7 @@ use kelpie_kir::{BinaryOp, Builder, Function, Handle, Scalar, Type};
 
 use super::heap::{length_where, make};
 use super::search::lower_plain;
+use super::swar::{beyond_ascii, with_case};
 use super::unicode::{self, FINAL_SIGMA, FIRST_BLOCK, IGNORABLE, MOST, PROPERTY, SEVERAL, SIGMA, VALUE};
 use super::words;
 use super::{byte, continues, count_up, function, return_bool_if};
@@ -286,6 +287,63 @@ fn each_character(
     b.end();
 }
 
+/// The same for the characters beyond ASCII; others are written as a mapping has them, a word at a time where a word has no others.
+fn each_character_beyond_ascii(
+    b: &mut Builder,
+    decode: Handle<Function>,
+    (data, length): (V, V),
+    (output, mapping): (&Output, Mapping),
+    body: impl FnOnce(&mut Builder, V, V),
+) {
+    let case = if mapping == Mapping::Upper { Case::Upper } else { Case::Lower };
+    let zero = b.u32(0);
+    let place = b.var_of("place", zero);
+    let advance = |b: &mut Builder, current: V, bytes: u32| {
+        let next = b.add_int(current, bytes);
+        b.assign(place, next);
+        let before = b.read(output.written);
+        let after = b.add_int(before, bytes);
+        b.assign(output.written, after);
+    };
+    b.begin_loop();
+    words::each_word(b, data, length, place, |b, word, _| {
+        let beyond = beyond_ascii(b, word);
+        b.break_if(beyond);
+        let writes = b.not(output.count_only);
+        b.begin_if(writes);
+        let before = b.read(output.written);
+        let target = b.offset(output.target, before);
+        let mapped = with_case(b, word, case);
+        b.store_bytes(target, mapped);
+        b.end();
+        let before = b.read(output.written);
+        let after = b.add_int(before, words::WORD_BYTES);
+        b.assign(output.written, after);
+    });
+    let current = b.read(place);
+    let done = b.ge(current, length);
+    b.break_if(done);
+    let first = byte(b, data, current, case);
+    let is_ascii = b.lt_int(first, 0x80);
+    b.begin_if(is_ascii);
+    let writes = b.not(output.count_only);
+    b.begin_if(writes);
+    let before = b.read(output.written);
+    let target = b.offset(output.target, before);
+    let mapped = b.convert(first, Scalar::U8);
+    b.store(target, mapped);
+    b.end();
+    advance(b, current, 1);
+    b.begin_else();
+    let character = b.call(decode, &[data, length, current]);
+    let bytes = width(b, character);
+    let next = b.add(current, bytes);
+    b.assign(place, next);
+    body(b, character, current);
+    b.end();
+    b.end();
+}
+
 /// Writes a text in upper or lower case, or only counts its bytes.
 fn map_function(cx: &mut Context<'_>, mapping: Mapping) -> Handle<Function> {
     let parts = Parts::new(cx);
@@ -302,22 +360,28 @@ fn map_function(cx: &mut Context<'_>, mapping: Mapping) -> Handle<Function> {
         let [data, length, table, target, count_only] = [0, 1, 2, 3, 4].map(|index| b.param(index));
         let nothing = b.u64(0);
         let output = Output { target, count_only, written: b.var_of("written", nothing) };
-        each_character(b, parts.decode, (data, length), |b, character, place| {
-            let found = b.call(parts.entry, &[table, character]);
-            let entry = b.var_of("entry", found);
-            if let Some(is_final) = sigma {
-                let is_sigma = b.eq_int(character, u32::from(SIGMA));
-                b.begin_if(is_sigma);
-                let at_end = b.call(is_final, &[data, length, place, table]);
-                b.begin_if(at_end);
-                let last = b.u32(FINAL_SIGMA.into());
-                b.assign(entry, last);
-                b.end();
-                b.end();
-            }
-            let entry = b.read(entry);
-            output.put_mapped(b, &parts, table, entry, character);
-        });
+        each_character_beyond_ascii(
+            b,
+            parts.decode,
+            (data, length),
+            (&output, mapping),
+            |b, character, place| {
+                let found = b.call(parts.entry, &[table, character]);
+                let entry = b.var_of("entry", found);
+                if let Some(is_final) = sigma {
+                    let is_sigma = b.eq_int(character, u32::from(SIGMA));
+                    b.begin_if(is_sigma);
+                    let at_end = b.call(is_final, &[data, length, place, table]);
+                    b.begin_if(at_end);
+                    let last = b.u32(FINAL_SIGMA.into());
+                    b.assign(entry, last);
+                    b.end();
+                    b.end();
+                }
+                let entry = b.read(entry);
+                output.put_mapped(b, &parts, table, entry, character);
+            },
+        );
         let written = b.read(output.written);
         b.return_value(written);
     })

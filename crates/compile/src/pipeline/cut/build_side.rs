@@ -31,6 +31,9 @@ const LARGER_THAN_REPEATED: u64 = 16;
 /// Rows of both sides below which pairs are tried as they come.
 const MANY_PAIRS: u64 = 1 << 10;
 
+/// Why a side is not built that DataFusion might never come to.
+const MAY_FAIL: &str = "a side may fail, which nobody looks at where the other one is empty";
+
 /// What is known of a side of a join.
 #[derive(Debug, Clone, Copy)]
 struct Known {
@@ -64,10 +67,21 @@ impl Cut<'_> {
             };
             return at.site.choose(rule, all_but(BuiltSide::Other, &why_not));
         }
-        if join.kind != JoinKind::Inner && !join.null_aware {
-            return Ok(BuiltSide::Written);
-        }
         let (own, other) = (self.known(join, build, true), self.known(join, probe, false));
+        if join.kind != JoinKind::Inner && !join.null_aware {
+            let asks = matches!(join.kind, JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark);
+            if !asks || join.residual.is_none() {
+                return Ok(BuiltSide::Written);
+            }
+            // The other side runs where there are rows that ask for it: then nothing fails that would not fail anyway.
+            let runs = own.is_exact && own.rows > 0;
+            let why_not = why_not.filter(|why| !(runs && *why == MAY_FAIL));
+            let rule = match why_not {
+                Some(why_not) => (BuiltSide::Written, why_not),
+                None => by_single_matches(join, (build, probe), own),
+            };
+            return at.site.choose(rule, all_but(BuiltSide::Other, &why_not));
+        }
         let rule = match why_not {
             Some(why_not) => (BuiltSide::Written, why_not),
             // No planner has chosen: the side that NOT IN keeps is always the first.
@@ -112,9 +126,7 @@ impl Cut<'_> {
                 Some("texts that have no code are no NULLs")
             }
             () if keeps_order => Some("texts are strung together in the order of the probe side"),
-            () if !build.properties.is_safe || !probe.properties.is_safe => {
-                Some("a side may fail, which nobody looks at where the other one is empty")
-            }
+            () if !build.properties.is_safe || !probe.properties.is_safe => Some(MAY_FAIL),
             () if at.join.keys.iter().any(|(own, other)| fails(own, build) || fails(other, probe)) => {
                 Some("a key may fail, which nobody looks at where the other side is empty")
             }
@@ -171,6 +183,24 @@ fn by_rows(build: Known, probe: Known) -> (BuiltSide, &'static str) {
             (BuiltSide::Written, "the probe side has unique keys, but more rows")
         }
         () => (BuiltSide::Written, "nothing is known that the planner did not know"),
+    }
+}
+
+/// The rule where rows ask whether some pair meets a condition beside the keys: a row with one match at most looks at this one, while
+/// matches that look for their rows go through all of a key.
+fn by_single_matches(
+    join: &Join,
+    (build, probe): (&OpenRows, &OpenRows),
+    own: Known,
+) -> (BuiltSide, &'static str) {
+    let (built, looked_up): (Vec<Expr>, Vec<Expr>) = join.keys.iter().cloned().unzip();
+    match () {
+        () if own.rows < FEW_ROWS => (BuiltSide::Written, "few rows are built"),
+        () if !probe.properties.are_unique(&looked_up) => {
+            (BuiltSide::Written, "a row may have several matches")
+        }
+        () if build.properties.are_unique(&built) => (BuiltSide::Written, "a match has one row at most"),
+        () => (BuiltSide::Other, "a row has one match at most, which has many rows"),
     }
 }
 

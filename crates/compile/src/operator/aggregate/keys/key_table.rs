@@ -13,17 +13,18 @@ use super::input::{Hashing, Input, TableForm, with_room};
 use super::key_count::KeyCount;
 use super::slot_layout::{Keys, SlotStates, Slots};
 use super::word_keys::WordKeys;
-use crate::context::{Argument, Context, Lowered, Unsupported};
+use crate::context::{Argument, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
-use crate::lower::hashing::{hash_keys, is_wide, low_bits, spread};
+use crate::lower::WORD_BYTES;
+use crate::lower::hashing::{SHORT, hash_keys, hash_of_text_key, is_wide, low_bits, spread};
 use crate::operator::aggregate::functions::{group_pointer, word_pointer};
 use crate::program::States;
 use crate::program::{Fill, Growth, TableGrowth};
-use crate::table::packed::{OCCUPIED, pack};
+use crate::table::packed::{OCCUPIED, PackedKey, pack, pack_float};
 use crate::table::shared_keys::key_hash;
 use crate::table::stored::StoredColumn;
-use crate::variant::axes::{HashMapping, KeyTextLanes, SlotFill};
+use crate::variant::axes::{HashFunction, HashMapping, KeyTextLanes, SlotFill};
 
 /// Slots of a table at the first launch, at most, where nothing is known of its keys.
 const INITIAL_SLOTS: u64 = 1 << 16;
@@ -105,7 +106,7 @@ impl KeyTable {
         input: &Input<'_>,
         states: &mut States,
     ) -> Result<KeyTable, Unsupported> {
-        let packed = pack(columns);
+        let packed = pack(columns).or_else(|| pack_float(columns));
         // A table that has to grow is filled anew: as many keys as a column alone has values are foreseen.
         let values = columns.iter().filter_map(|column| Some(column.scattered?.values)).max();
         let values = values.map(|values| values.min(input.expected_rows));
@@ -208,7 +209,8 @@ impl KeyTable {
     pub(crate) fn word(&self, cx: &mut Context<'_>, values: &[Lowered]) -> Result<KeyWord, Unsupported> {
         match &self.slots.keys {
             Keys::Packed(keys) => {
-                let mut entry = cx.builder.u64(OCCUPIED);
+                let is_whole = keys.iter().any(PackedKey::is_whole);
+                let mut entry = cx.builder.u64(if is_whole { 0 } else { OCCUPIED });
                 for (key, value) in keys.iter().zip(values) {
                     let bits = key.encode(cx, value)?;
                     entry = cx.builder.or(entry, bits);
@@ -216,11 +218,30 @@ impl KeyTable {
                 Ok(self.word_of(cx, entry))
             }
             Keys::Stored(_) | Keys::Words(_) => {
+                if let Some((text, valid)) = self.only_text(values) {
+                    let hash = hash_of_text_key(cx, text, valid);
+                    return Ok(self.word_of_hash(cx, hash));
+                }
                 let wide = self.columns.iter().map(is_wide);
                 let pairs: Vec<_> = values.iter().zip(wide).collect();
                 let hash = hash_keys(cx, &pairs, key_hash(self.hashing.function, self.texts));
                 Ok(self.word_of_hash(cx, hash))
             }
+        }
+    }
+
+    /// The key of a row that is looked for, where it is a text and its hash tells a short one from all others.
+    fn only_text<'v>(&self, values: &'v [Lowered]) -> Option<(&'v Text, Option<V>)> {
+        let Keys::Stored(stored) = &self.slots.keys else { return None };
+        let is_hashed_alone =
+            self.texts == KeyTextLanes::Lane && self.hashing.function == HashFunction::Murmur3;
+        match (&stored[..], values) {
+            ([column], [Lowered { repr: Repr::Text(text), valid, .. }])
+                if column.is_text() && is_hashed_alone =>
+            {
+                Some((text, *valid))
+            }
+            _ => None,
         }
     }
 
@@ -259,7 +280,13 @@ impl KeyTable {
             return;
         }
         let Keys::Stored(stored) = &self.slots.keys else { return };
-        let alike = cx.builder.eq(entry, word.entry);
+        let mut alike = cx.builder.eq(entry, word.entry);
+        if matches!(&stored[..], [key] if key.is_text()) {
+            // Nothing else is compared of a short text.
+            let short = cx.builder.and_int(word.entry, SHORT);
+            let is_long = cx.builder.eq_int(short, 0);
+            alike = cx.builder.and(alike, is_long);
+        }
         cx.begin_if(alike);
         for key in stored {
             if let Some(byte) = key.look_ahead(cx, slot) {
@@ -286,11 +313,24 @@ impl KeyTable {
             return Ok(same);
         }
         let mut same = cx.builder.bool(true);
-        if let Keys::Stored(stored) = &self.slots.keys {
-            for (key, value) in stored.iter().zip(values) {
-                let equal = key.equals(cx, value, slot)?;
-                same = cx.builder.and(same, equal);
+        let Keys::Stored(stored) = &self.slots.keys else { return Ok(same) };
+        if let ([key], [value], Some((text, valid))) = (&stored[..], values, self.only_text(values)) {
+            let width = cx.builder.u32(WORD_BYTES);
+            let mut is_long = cx.builder.ge(text.length, width);
+            if let Some(valid) = valid {
+                let is_null = cx.builder.not(valid);
+                is_long = cx.builder.or(is_long, is_null);
             }
+            let all = cx.builder.var_of("same", same);
+            cx.begin_if(is_long);
+            let equal = key.equals(cx, value, slot)?;
+            cx.builder.assign(all, equal);
+            cx.end();
+            return Ok(cx.builder.read(all));
+        }
+        for (key, value) in stored.iter().zip(values) {
+            let equal = key.equals(cx, value, slot)?;
+            same = cx.builder.and(same, equal);
         }
         Ok(same)
     }
