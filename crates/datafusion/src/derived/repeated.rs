@@ -1,6 +1,5 @@
 //! Rows of a batch that an expression gives the same for, so that it is computed once for all of them.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
 use datafusion::arrow::array::{
@@ -10,8 +9,8 @@ use datafusion::arrow::datatypes::{
     ArrowDictionaryKeyType, ArrowPrimitiveType, DataType, Date32Type, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
-use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{HashMap, ScalarValue};
 use datafusion::functions::datetime::to_char::ToCharFunc;
 use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
@@ -99,7 +98,12 @@ pub(super) fn representatives(
         ),
         DataType::Utf8 => by_value(column.as_string_opt::<i32>()?.iter(), seldom_repeat),
         DataType::LargeUtf8 => by_value(column.as_string_opt::<i64>()?.iter(), seldom_repeat),
-        DataType::Utf8View => by_value(column.as_string_view_opt()?.iter(), seldom_repeat),
+        DataType::Utf8View => {
+            // Equal views are equal texts; those of one dictionary have one view each.
+            let texts = column.as_string_view_opt()?;
+            let views = texts.views().iter().enumerate();
+            by_value(views.map(|(row, view)| texts.is_valid(row).then_some(*view)), seldom_repeat)
+        }
         DataType::Date32 => by_number(numbers::<Date32Type>(column)?, 1),
         DataType::Timestamp(TimeUnit::Second, None) => {
             by_number(numbers::<TimestampSecondType>(column)?, finest?.seconds)

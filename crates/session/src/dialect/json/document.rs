@@ -78,6 +78,15 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Whether it is a text of such letters.
+    fn is_text(self, letters: &str) -> bool {
+        let inner = self.0.as_bytes().get(1..self.0.len().saturating_sub(1)).unwrap_or_default();
+        match inner.contains(&b'\\') {
+            false => inner == letters.as_bytes() && self.kind() == Kind::Text,
+            true => self.text().is_some_and(|text| text == letters),
+        }
+    }
+
     /// The values within an object or an array; others have none.
     pub fn elements(self) -> Elements<'a> {
         let is_object = self.kind() == Kind::Object;
@@ -87,8 +96,7 @@ impl<'a> Json<'a> {
 
     /// The value of a key: of several equal ones the first.
     pub fn field(self, name: &str) -> Option<Json<'a>> {
-        let is_named =
-            |element: &Element<'_>| element.key.and_then(Json::text).is_some_and(|key| key == name);
+        let is_named = |element: &Element<'_>| element.key.is_some_and(|key| key.is_text(name));
         match self.kind() {
             Kind::Object => self.elements().find(is_named).map(|element| element.value),
             _ => None,
@@ -109,12 +117,10 @@ impl<'a> Json<'a> {
 
     /// Writes it without blanks, its numbers and escapes in one form. Most values stand so already.
     pub fn write(self, text: &mut String) {
-        let bytes = self.0.as_bytes();
-        let is_plain =
-            |byte: &u8| !byte.is_ascii_whitespace() && !matches!(byte, b'\\' | b'.' | b'e' | b'E' | b'-');
-        if bytes.iter().all(is_plain) {
+        if self.is_compact() {
             return text.push_str(self.0);
         }
+        let bytes = self.0.as_bytes();
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             let from = at;
@@ -130,10 +136,20 @@ impl<'a> Json<'a> {
         }
     }
 
-    pub fn compact(self) -> String {
+    pub fn compact(self) -> Cow<'a, str> {
+        if self.is_compact() {
+            return Cow::Borrowed(self.0);
+        }
         let mut text = String::with_capacity(self.0.len());
         self.write(&mut text);
-        text
+        Cow::Owned(text)
+    }
+
+    /// Whether it stands so already that [`Json::write`] writes nothing else, as far as a look at its bytes tells.
+    fn is_compact(self) -> bool {
+        let is_plain =
+            |byte: &u8| !byte.is_ascii_whitespace() && !matches!(byte, b'\\' | b'.' | b'e' | b'E' | b'-');
+        self.0.as_bytes().iter().all(is_plain)
     }
 
     /// How many objects and arrays are around the innermost value.
@@ -339,7 +355,7 @@ mod tests {
     use super::Json;
 
     fn compact(text: &str) -> String {
-        Json::valid(text).unwrap().compact()
+        Json::valid(text).unwrap().compact().into_owned()
     }
 
     #[test]
@@ -373,6 +389,9 @@ mod tests {
         for text in ["", "x", "{\"a\":1", "[1,]", "[01]", "1 2", "\"\\ud83d\"", "{\"a\" 1}"] {
             assert!(Json::valid(text).is_none(), "{text}");
         }
+        let key = Json::valid("{\"a\\\\b\": 1, \"a\\u0062\": 2}").unwrap();
+        assert_eq!(key.field("a\\b").unwrap().written(), "1");
+        assert_eq!(key.field("ab").unwrap().written(), "2");
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(Json::valid(&deep).unwrap().compact(), deep);
     }

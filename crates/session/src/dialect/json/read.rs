@@ -1,9 +1,10 @@
 //! What texts of JSON say: `json_extract` and those beside it, each a value, or a list where the path leads to several.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, ListArray, ListBuilder, StringArray, StringBuilder, UInt64Array,
+    Array, ArrayRef, AsArray, BooleanArray, ListArray, ListBuilder, StringBuilder, UInt64Array,
 };
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
@@ -123,17 +124,25 @@ impl Read {
                 Arc::new(keys.finish())
             }
             what => {
-                let text = |json: Json<'_>| match (what, json.kind()) {
-                    (What::Text, Kind::Text) => json.text().map(Into::into),
-                    (What::Text, Kind::Null) => None,
-                    (What::Scalar, Kind::Null | Kind::Object | Kind::Array) => None,
-                    (What::Kind, _) => Some(name_of_kind(json).to_string()),
-                    (What::Lines, _) => Some(json.lines()),
-                    _ => Some(json.compact()),
-                };
-                Arc::new(found.iter().map(|found| found.json().and_then(text)).collect::<StringArray>())
+                let mut texts = StringBuilder::with_capacity(found.len(), 0);
+                for found in found {
+                    texts.append_option(found.json().and_then(|json| written(what, json)));
+                }
+                Arc::new(texts.finish())
             }
         }
+    }
+}
+
+/// What is asked of a value as a text.
+fn written(what: What, json: Json<'_>) -> Option<Cow<'_, str>> {
+    match (what, json.kind()) {
+        (What::Text, Kind::Text) => json.text(),
+        (What::Text, Kind::Null) => None,
+        (What::Scalar, Kind::Null | Kind::Object | Kind::Array) => None,
+        (What::Kind, _) => Some(name_of_kind(json).into()),
+        (What::Lines, _) => Some(json.lines().into()),
+        _ => Some(json.compact()),
     }
 }
 
