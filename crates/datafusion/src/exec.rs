@@ -42,6 +42,7 @@ use crate::original::Original;
 use crate::recursion_guard::{protect, with_room};
 use crate::rule::merged_properties;
 use crate::source::ScanTable;
+use crate::top_rows::TopRows;
 use crate::translate::Translated;
 use crate::{report, window_report};
 use errors::panicked;
@@ -234,7 +235,8 @@ impl KelpieExec {
         let query = self.query(&context)?;
         let may_be_first = !self.quick.was_on_gpu.load(Ordering::Relaxed);
         let (engine, schema) = (Arc::clone(&self.engine), self.schema());
-        let job = EngineJob { engine, query, batches, schema, may_be_first };
+        let top_rows = TopRows::of(&query, &self.translated.tables, &context);
+        let job = EngineJob { engine, query, top_rows, batches, schema, may_be_first };
         let (mut rows, end) = job.start(guard.0.clone())?;
         let first = rows.recv().await;
         let mut running = Running { exec: self, rows, end, count: 0, batches: 0, _guard: guard };

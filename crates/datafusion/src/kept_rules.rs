@@ -8,6 +8,8 @@
 //! `aggregate_statistics` answers an aggregate of all rows by statistics. It looks for the partial one below the final one, and where that
 //! one has a FILTER it goes on to the next aggregate further down: `count(*) FILTER (…)` of `SELECT count(*)` is then the count below.
 //!
+//! `ProjectionPushdown` moves down what is computed of the few rows of a sort (`late_projections`).
+//!
 //! `SanityCheckPlan` refuses plans that its own rules have made: a sort by columns that are constant by a filter below is left out, and then
 //! rows are brought into partitions, after which nobody knows that they are constant. Such a plan gets the sort that is missing.
 
@@ -26,10 +28,12 @@ use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 
+use crate::late_projections::below_late;
 use crate::node::Node;
 use crate::options::KelpieOptions;
 use crate::original::Rule;
 use crate::recursion_guard::with_room;
+use crate::recursive_terms::is_recursive;
 
 /// The rule that moves filters down.
 const FILTERS: &str = "FilterPushdown";
@@ -40,12 +44,15 @@ const DYNAMIC_FILTERS: &str = "FilterPushdown(Post)";
 /// The rule that answers aggregates by statistics.
 const STATISTICS: &str = "aggregate_statistics";
 
+/// The rule that moves projections down.
+const PROJECTIONS: &str = "ProjectionPushdown";
+
 /// The rule that checks whether every node gets its rows as it needs them.
 const CHECK: &str = "SanityCheckPlan";
 
 /// Keeps these rules of a session from such plans.
 pub fn keep_from_physical_rules(rules: &mut [Rule]) {
-    let kept = [FILTERS, DYNAMIC_FILTERS, STATISTICS, CHECK];
+    let kept = [FILTERS, DYNAMIC_FILTERS, STATISTICS, PROJECTIONS, CHECK];
     for rule in rules.iter_mut().filter(|rule| kept.contains(&rule.name())) {
         *rule = Arc::new(Kept(Arc::clone(rule)));
     }
@@ -68,9 +75,18 @@ impl PhysicalOptimizerRule for Kept {
                 self.0.optimize(mended, config).map_err(|_| refused)
             });
         }
+        if self.name() == PROJECTIONS {
+            return match KelpieOptions::of(config).enabled {
+                true => {
+                    with_room(&plan, || below_late(Arc::clone(&plan), &|plan| self.0.optimize(plan, config)))
+                }
+                false => self.0.optimize(plan, config),
+            };
+        }
         let is_kept = || -> Result<bool> {
             match self.name() {
                 STATISTICS => Ok(counts_below(&plan, false)),
+                DYNAMIC_FILTERS if is_recursive(&plan) => Ok(true),
                 name => Ok(computes_volatile(&plan)? || misleads(&plan, name == DYNAMIC_FILTERS, false)),
             }
         };
@@ -89,7 +105,7 @@ impl PhysicalOptimizerRule for Kept {
     }
 }
 
-fn computes_volatile(plan: &Node) -> Result<bool> {
+pub(crate) fn computes_volatile(plan: &Node) -> Result<bool> {
     plan.exists(|node| {
         let projection = node.downcast_ref::<ProjectionExec>();
         Ok(projection

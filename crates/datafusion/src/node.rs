@@ -24,6 +24,7 @@ pub(crate) fn pass_through(node: &Node) -> Option<&Node> {
         // What is compiled reads so by itself.
         || node.is::<OneNanExec>()
         || node.name() == "OuterRowsExec"
+        || node.name() == "KeptRowsExec"
         || node.name() == "CoalesceBatchesExec";
     match node.children().as_slice() {
         [input] if known => Some(input),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::common::config::CsvOptions;
 use datafusion::datasource::physical_plan::{ArrowSource, CsvSource, FileSource, ParquetSource};
+use datafusion::physical_expr::utils::conjunction_opt;
 
 use crate::derived::Derived;
 use crate::reader_source::ReaderSource;
@@ -57,12 +58,21 @@ pub(crate) fn plain_source(source: &Arc<dyn FileSource>) -> Result<(Arc<dyn File
 /// The source, leaving out what a narrowed table has no row of as far as its format tells. Where few rows are left, columns that the
 /// conditions do not look at are decoded for these alone.
 pub(crate) fn pruned_source(source: &Arc<dyn FileSource>, table: &ScanTable) -> Arc<dyn FileSource> {
-    let conditions = conditions_on_bounds(table.conditions().iter().map(Derived::expr), table.stored());
-    match (source.downcast_ref::<ParquetSource>(), conditions) {
-        (Some(parquet), Some(condition)) => {
+    let Some(parquet) = source.downcast_ref::<ParquetSource>() else { return Arc::clone(source) };
+    let on_bounds = conditions_on_bounds(table.conditions().iter().map(Derived::expr), table.stored());
+    let mut parquet = parquet.clone();
+    let float = table.selection().and_then(|selection| selection.float_bound());
+    if float.is_some() {
+        // NaN hides behind the bounds of floats: they leave out nothing.
+        let mut options = parquet.table_parquet_options().clone();
+        (options.global.pruning, options.global.enable_page_index) = (false, false);
+        parquet = parquet.with_table_parquet_options(options);
+    }
+    match conjunction_opt(on_bounds.into_iter().chain(float.cloned())) {
+        Some(condition) => {
             let parquet = parquet.with_predicate(condition);
             Arc::new(parquet.with_pushdown_filters(table.selection().is_some()))
         }
-        _ => Arc::clone(source),
+        None => Arc::clone(source),
     }
 }

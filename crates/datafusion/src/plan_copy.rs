@@ -59,6 +59,8 @@ use crate::exec::KelpieExec;
 use crate::outer_constants::OuterRowsExec;
 use crate::parameters::{ParametersExec, Values};
 use crate::reader_source::ReaderSource;
+use crate::received::ReceivedExec;
+use crate::recursive_terms::KeptRowsExec;
 
 type Node = Arc<dyn ExecutionPlan>;
 type Expr = Arc<dyn PhysicalExpr>;
@@ -103,6 +105,9 @@ impl Copier {
         }
         if let (Some(parameters), Some(values)) = (node.downcast_ref::<ParametersExec>(), &self.values) {
             return Ok(Arc::new(parameters.with_values(values)));
+        }
+        if node.downcast_ref::<ReceivedExec>().is_some_and(ReceivedExec::is_constant) {
+            return Ok(Arc::clone(node));
         }
         if !is_known(node) {
             return not_impl_err!("{} is not known to be copied", node.name());
@@ -166,6 +171,10 @@ impl Copier {
         }
         if let (Some(aggregate), Some(filter)) = (node.downcast_ref::<AggregateExec>(), &filter) {
             return bounding(aggregate, children, filter);
+        }
+        if node.is::<KeptRowsExec>() {
+            let [input] = only(children)?;
+            return Ok(Arc::new(KeptRowsExec::new(input)));
         }
         let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
         let copy = Arc::clone(node).replace_children(children, keep)?;
@@ -341,6 +350,7 @@ fn is_known(node: &Node) -> bool {
         GlobalLimitExec,
         HashJoinExec,
         InterleaveExec,
+        KeptRowsExec,
         LocalLimitExec,
         NestedLoopJoinExec,
         OneNanExec,

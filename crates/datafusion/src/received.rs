@@ -1,4 +1,4 @@
-//! Rows that come once, from elsewhere: what a stage of a distributed plan takes from another one.
+//! Rows that come once, from elsewhere: what a stage of a distributed plan takes from another one, and what a query makes of constants.
 //!
 //! A stage reads the rows of other stages as streams, each of which can be taken a single time. What is compiled may read a table more
 //! than once (when a state was too small, or where DataFusion's operators take over), so such rows are kept until the query ends. They
@@ -87,12 +87,24 @@ impl Received {
 #[derive(Debug)]
 pub struct ReceivedExec {
     received: Arc<Received>,
+    /// Whether its rows are the same for each query that has the plan.
+    is_constant: bool,
 }
 
 impl ReceivedExec {
     /// In the place of a node.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> ReceivedExec {
-        ReceivedExec { received: Arc::new(Received { input, rows: OnceCell::new() }) }
+        ReceivedExec { received: Arc::new(Received { input, rows: OnceCell::new() }), is_constant: false }
+    }
+
+    /// In the place of a node whose rows are the same each time.
+    pub(crate) fn of_constants(input: Arc<dyn ExecutionPlan>) -> ReceivedExec {
+        ReceivedExec { is_constant: true, ..ReceivedExec::new(input) }
+    }
+
+    /// Whether copies of a plan may share it.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.is_constant
     }
 
     pub(crate) fn received(&self) -> &Arc<Received> {

@@ -25,10 +25,12 @@ use self::reasons::{query_of, reasons_of};
 use crate::clock::timed;
 use crate::corrections::nan::plan::with_one_nan;
 use crate::exec::KelpieExec;
+use crate::late_projections::above_late;
 use crate::node::Node;
 use crate::options::{Fallback, KelpieOptions};
 use crate::recursion_guard::{Shape, protect, with_room};
 use crate::report::KelpieReport;
+use crate::translate::translate;
 pub use whole::WholeQueryRule;
 
 /// Replaces the largest sub-plans that Kelpie compiles. To be registered after DataFusion's own rules.
@@ -94,6 +96,11 @@ impl KelpieRule {
     /// The plan with what compiles replaced, and every reason why the rest is not.
     fn optimize_query(&self, plan: Node, options: &KelpieOptions) -> Result<(Node, Vec<String>)> {
         if let Some(input) = wrapped(&plan) {
+            let (input, reasons) = self.optimize_query(Arc::clone(input), options)?;
+            return Ok((replace_children_if_necessary(plan, vec![input])?, reasons));
+        }
+        // What is computed of a few rows is as well computed by DataFusion.
+        if let Some(input) = above_late(&plan).filter(|_| translate(&plan).is_err()) {
             let (input, reasons) = self.optimize_query(Arc::clone(input), options)?;
             return Ok((replace_children_if_necessary(plan, vec![input])?, reasons));
         }

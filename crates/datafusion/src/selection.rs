@@ -22,10 +22,11 @@ use kelpie_engine::source::Expected;
 
 use crate::derived::Derived;
 use crate::expected::integer;
+use crate::source::{Data, ScanTable};
 
 /// The share of the rows that filters leave at most. Pages have some ten thousand rows: where most pages have a row that is left, all of
 /// them are decompressed after all.
-const MOST_SHARE: f64 = 1.0 / 16_384.0;
+pub(crate) const MOST_SHARE: f64 = 1.0 / 16_384.0;
 /// Fewer rows are read as a whole where nothing but their encoding tells that few of them are left.
 const LEAST_ROWS: u64 = 1 << 18;
 /// Columns that are wanted beside those of the filters, at least, for each of these.
@@ -39,6 +40,8 @@ pub(crate) struct Selection {
     columns: Vec<usize>,
     /// Of texts that are compared with a constant: few rows are left only where one of these has many values. Empty where bounds tell.
     texts: Vec<usize>,
+    /// What bounds a float: unlike filters that people write it holds for NaN of either sign in the files, if for any.
+    float_bound: Option<Arc<dyn PhysicalExpr>>,
 }
 
 impl Selection {
@@ -64,7 +67,27 @@ impl Selection {
         let mut columns: Vec<usize> = conditions.iter().flat_map(Derived::columns).copied().collect();
         columns.sort_unstable();
         columns.dedup();
-        Some(Selection { conditions, columns, texts })
+        Some(Selection { conditions, columns, texts, float_bound: None })
+    }
+
+    /// That of rows whose values of a column are within bounds that are known to leave few, and that simple filters leave.
+    pub(crate) fn of_key(table: &ScanTable, column: usize, bounds: Option<Derived>) -> Option<Selection> {
+        let Data::Files(config) = table.data() else { return None };
+        config.file_source().downcast_ref::<ParquetSource>()?;
+        let in_files = config.file_source().table_schema().file_schema().fields().len();
+        let filters = table.filter().into_iter().flat_map(split_conjunction);
+        let filters = filters.filter(|conjunct| is_simple(conjunct, in_files));
+        let filters = filters.filter_map(|conjunct| Derived::of_this_query(conjunct, table.stored()).ok());
+        let is_float = table.stored().fields().get(column)?.data_type().is_floating();
+        let float_bound = bounds.as_ref().filter(|_| is_float).map(|bounds| Arc::clone(bounds.expr()));
+        let conditions = filters.chain(bounds).collect();
+        let (columns, texts) = (vec![column], Vec::new());
+        (column < in_files).then_some(Selection { conditions, columns, texts, float_bound })
+    }
+
+    /// What bounds a float, where that leaves few rows.
+    pub(crate) fn float_bound(&self) -> Option<&Arc<dyn PhysicalExpr>> {
+        self.float_bound.as_ref()
     }
 
     /// Whether few of so many rows are left, by the footers of the table's files.

@@ -245,6 +245,11 @@ impl ScanTable {
         self.selection.as_ref()
     }
 
+    /// The plan's filters, as far as they are known.
+    pub(crate) fn filter(&self) -> Option<&Arc<dyn PhysicalExpr>> {
+        self.filter.as_ref()
+    }
+
     /// Notes what a filter of the plan leaves of its rows, so that others need not be read.
     pub(crate) fn filter_by(&mut self, condition: Arc<dyn PhysicalExpr>) {
         let filter = match self.filter.take() {
@@ -304,27 +309,38 @@ impl ScanTable {
         })
     }
 
-    /// The table without the rows that the plan's filters leave out, where these leave few.
+    /// The table without the rows that its selection leaves out.
     pub(crate) fn selected(&self) -> Option<&Arc<ScanTable>> {
         let (selection, identity) = (self.selection.as_ref()?, self.identity.as_ref()?);
         Some(self.selected.get_or_init(|| {
             Arc::new(ScanTable {
-                name: self.name.clone(),
-                schema: Arc::clone(&self.schema),
-                derived: self.derived.clone(),
                 conditions: selection.conditions.clone(),
-                data: self.data.clone(),
                 identity: Some(format!("{identity}|where {}", selection.text(&self.schema))),
                 memory: None,
                 exact_rows: None,
-                expected: self.expected.clone(),
-                filter: None,
-                bounds_filter: None,
-                kept_row_groups: OnceLock::new(),
-                selection: Some(Arc::clone(selection)),
-                selected: OnceLock::new(),
+                ..self.selecting(Arc::clone(selection))
             })
         }))
+    }
+
+    /// The same table, of which only these rows are asked for.
+    pub(crate) fn selecting(&self, selection: Arc<Selection>) -> ScanTable {
+        ScanTable {
+            name: self.name.clone(),
+            schema: Arc::clone(&self.schema),
+            derived: self.derived.clone(),
+            conditions: self.conditions.clone(),
+            data: self.data.clone(),
+            identity: self.identity.clone(),
+            memory: self.memory.clone(),
+            exact_rows: self.exact_rows,
+            expected: self.expected.clone(),
+            filter: None,
+            bounds_filter: None,
+            kept_row_groups: OnceLock::new(),
+            selection: Some(selection),
+            selected: OnceLock::new(),
+        }
     }
 
     /// The row groups that the plan's filters may find rows in; `None` where these are all, as far as is known.

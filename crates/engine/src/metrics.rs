@@ -161,6 +161,21 @@ impl QueryMetrics {
         self.split.add(Phase::Host, elapsed_ns.saturating_sub(self.split.total()));
     }
 
+    /// Adds what a query took that was run for this one's sake, before it.
+    pub fn precede(&mut self, before: &QueryMetrics) {
+        self.compile_ns += before.compile_ns;
+        self.transfer_ns += before.transfer_ns;
+        self.transfer_bytes += before.transfer_bytes;
+        self.kernel_ns += before.kernel_ns;
+        self.result_ns += before.result_ns;
+        self.input_bytes += before.input_bytes;
+        self.deferred += before.deferred;
+        self.clears += before.clears;
+        self.split += before.split;
+        self.pipelines.splice(..0, before.pipelines.iter().cloned());
+        self.variants.splice(..0, before.variants.iter().cloned());
+    }
+
     /// Bytes accessed in the device's memory, which may be the host's. With the meter only.
     pub fn memory_bytes(&self) -> Option<u64> {
         let (traffic, rates) = (self.traffic?, self.rates?);

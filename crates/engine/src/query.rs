@@ -239,6 +239,14 @@ impl Engine {
         Ok(execution.explain.map(|explaining| explaining.text).unwrap_or_default())
     }
 
+    /// Whether columns of one of a query's tables are in memory, or are being read.
+    pub fn has_columns(&self, query: &Query, source: usize, columns: &[usize]) -> bool {
+        let Some(source) = query.sources.get(source) else { return false };
+        let Ok(device) = self.devices.find(&query.options) else { return false };
+        let there = self.columns.there(&device, source.as_ref(), columns, query.options.dictionaries);
+        there.into_iter().all(|is_there| is_there)
+    }
+
     /// Forgets all cached columns.
     pub fn clear_columns(&self) {
         self.columns.clear();

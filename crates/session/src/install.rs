@@ -15,13 +15,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use kelpie_datafusion::clock::{timed, timed_future};
 use kelpie_datafusion::{
-    CorrectionsRule, CsvRanges, JoinOrderRule, KelpieOptions, KelpieRule, OuterConstants, Rest,
-    WholeQueryRule, WindowFilters, keep_from_physical_rules,
+    ConstantRows, CorrectionsRule, CsvRanges, JoinOrderRule, KelpieOptions, KelpieRule, LateProjections,
+    OuterConstants, RecursiveTerms, Rest, WholeQueryRule, WindowFilters, keep_from_physical_rules,
 };
 use kelpie_engine::{Engine, Phase};
 
 use crate::corrections::{
-    Lists, SharedPlanner, SplitOrders, SubqueryValues, VolatileOnce, apart, keep_from_rules,
+    DistinctRows, Lists, SharedPlanner, SplitOrders, SubqueryValues, VolatileOnce, apart, keep_from_rules,
 };
 use crate::file_facts::FileFacts;
 use crate::files::{infer_from_whole_rows, read_external_tables};
@@ -94,6 +94,8 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     let planner_engine = Arc::clone(&engine);
     rules.insert(0, Arc::new(FileFacts));
+    rules.insert(1, Arc::new(LateProjections));
+    rules.insert(2, Arc::new(ConstantRows));
     keep_from_physical_rules(rules);
     add_planning(rules, &engine, &runtime);
     let inner = builder.query_planner().take();
@@ -102,8 +104,10 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
         .with_analyzer_rule(Arc::new(Lists))
         .with_analyzer_rule(Arc::new(SubqueryValues))
         .with_analyzer_rule(Arc::new(SplitOrders))
+        .with_analyzer_rule(Arc::new(DistinctRows))
         .with_analyzer_rule(Arc::new(CorrectionsRule))
         .with_analyzer_rule(Arc::new(WindowFilters))
+        .with_physical_optimizer_rule(Arc::new(RecursiveTerms))
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
         .with_physical_optimizer_rule(Arc::new(WholeWrites))
         .with_query_planner(Arc::new(KelpiePlanner {

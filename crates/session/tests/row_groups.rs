@@ -59,7 +59,7 @@ fn replaced(bytes: &[u8], value: i64, instead: i64) -> Vec<u8> {
     bytes
 }
 
-async fn text(session: &KelpieSession, sql: &str) -> String {
+pub(crate) async fn text(session: &KelpieSession, sql: &str) -> String {
     let result = session.sql(sql).await.unwrap();
     let rows = result.batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
     let shown = rows.map(|(batch, row)| {

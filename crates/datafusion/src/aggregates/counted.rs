@@ -7,10 +7,13 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, MapArray, StructArray, 
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{sort_to_indices, take};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type};
+use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::{ScalarValue, exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility};
+
+use super::histograms::Histograms;
 
 /// What is made of the counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +48,7 @@ impl Counted {
 }
 
 /// The entries of a histogram, and their columns.
-fn entries_of(values: &DataType) -> (FieldRef, Fields) {
+pub(super) fn entries_of(values: &DataType) -> (FieldRef, Fields) {
     let fields: Fields =
         vec![Field::new("key", values.clone(), false), Field::new("value", DataType::UInt64, true)].into();
     (Arc::new(Field::new("entries", DataType::Struct(fields.clone()), false)), fields)
@@ -81,6 +84,17 @@ impl AggregateUDFImpl for Counted {
         let data_type = field.data_type().clone();
         let is_distinct = arguments.is_distinct;
         Ok(Box::new(Counts { what: self.what, data_type, is_distinct, counts: HashMap::new(), bytes: 0 }))
+    }
+
+    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
+        let is_compared =
+            |field: &FieldRef| RowConverter::supports_fields(&[SortField::new(field.data_type().clone())]);
+        self.what == What::Histogram && arguments.expr_fields.first().is_some_and(is_compared)
+    }
+
+    fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        let Some(field) = arguments.expr_fields.first() else { return exec_err!("{} of nothing", self.name) };
+        Ok(Box::new(Histograms::new(field.data_type().clone(), arguments.is_distinct)))
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {

@@ -1,7 +1,11 @@
-//! Aggregates that DataFusion lacks. Its operators run them by these accumulators; the translation knows some of them.
+//! Aggregates that DataFusion lacks, or has no accumulators of many groups for. Its operators run them by these accumulators; the translation knows some of them.
 
+mod array_agg;
 mod counted;
+mod grouped_rows;
+mod histograms;
 mod quantile_disc;
 
+pub use self::array_agg::GroupedArrayAgg;
 pub use self::counted::Counted;
 pub use self::quantile_disc::QuantileDisc;

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::KelpieExec;
 use super::errors::{into_datafusion, panicked};
+use crate::top_rows::TopRows;
 
 /// Batches that are ready before anybody asks for them.
 pub(super) const BATCHES_IN_FLIGHT: usize = 4;
@@ -27,6 +28,8 @@ type End = Result<(QueryMetrics, Duration), EngineError>;
 pub(super) struct EngineJob {
     pub engine: Arc<Engine>,
     pub query: Query,
+    /// The sort that it ends with, where that keeps few rows of a wide table.
+    pub top_rows: Option<TopRows>,
     pub batches: Batches,
     /// Of the rows that it gives.
     pub schema: SchemaRef,
@@ -71,12 +74,19 @@ impl EngineJob {
         };
         let mut take = |batch| conform(&batch, &self.schema, &mut send);
         let first = self.may_be_first.then(|| self.engine.first_run(&self.query)).flatten();
-        let Some(first) = first else {
-            let outcome = self.engine.stream(&self.query, self.batches, cancel, &mut take);
-            return outcome.map(|metrics| (metrics, start.elapsed().saturating_sub(waited)));
-        };
-        let mut metrics = self.engine.stream(&first, self.batches, cancel, &mut take)?;
-        metrics.steps.push(FIRST_RUN.into());
+        let query = first.as_ref().unwrap_or(&self.query);
+        let top_rows = self.top_rows.as_ref();
+        let narrowed = top_rows.map(|top_rows| top_rows.narrowed(&self.engine, query, cancel)).transpose()?;
+        let narrowed = narrowed.flatten();
+        let query = narrowed.as_ref().map_or(query, |narrowed| &narrowed.query);
+        let mut metrics = self.engine.stream(query, self.batches, cancel, &mut take)?;
+        if let Some(narrowed) = &narrowed {
+            metrics.precede(&narrowed.metrics);
+            metrics.steps.push(narrowed.step.clone());
+        }
+        if first.is_some() {
+            metrics.steps.push(FIRST_RUN.into());
+        }
         Ok((metrics, start.elapsed().saturating_sub(waited)))
     }
 }

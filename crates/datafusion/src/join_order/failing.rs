@@ -94,7 +94,7 @@ fn plan_may_fail(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Whether an expression may be an error for values that there really are: a division, or a cast that does not always
 /// succeed. (Sums and products may leave their type, but hardly ever do.)
-pub(super) fn may_fail(expr: &dyn PhysicalExpr, schema: &Schema) -> bool {
+pub(crate) fn may_fail(expr: &dyn PhysicalExpr, schema: &Schema) -> bool {
     if let Some(binary) = expr.downcast_ref::<BinaryExpr>()
         && matches!(binary.op(), Operator::Divide | Operator::Modulo)
     {

@@ -32,6 +32,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
 
+pub(crate) use failing::may_fail;
+
 use crate::clock::timed;
 use crate::options::KelpieOptions;
 use crate::recursion_guard::{Shape, with_room};

@@ -43,6 +43,7 @@ use self::expr::ExprTranslator;
 use self::first_row::FirstRows;
 use self::order::{ordered, sort_keys};
 use self::plans::{fields_at, limited, project_columns, projected};
+pub(crate) use self::prune::pruned;
 pub use self::translated::{Reasons, Translated};
 pub(crate) use self::translator::{Refused, Translator};
 use crate::exec::KelpieExec;

@@ -6,7 +6,7 @@ use kelpie_compile::expr::{Expr, ExprKind, columns_read, substitute};
 use kelpie_compile::plan::{GroupingSets, Join, JoinKind, Plan, Ranked, Scan, SortKey, Window};
 
 /// The plan with the same columns, whose scans have those columns only that are read.
-pub(super) fn pruned(plan: &Plan) -> Plan {
+pub(crate) fn pruned(plan: &Plan) -> Plan {
     prune(plan, &all(plan)).0
 }
 

@@ -5,6 +5,7 @@ mod bags;
 mod calls;
 mod clauses;
 mod digits;
+mod distinct_rows;
 mod expressions;
 mod intervals;
 mod kept_rules;
@@ -40,6 +41,7 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 use kelpie_datafusion::KelpieOptions;
 
 pub(crate) use bags::NumberedCopies;
+pub(crate) use distinct_rows::DistinctRows;
 pub(crate) use kept_rules::keep_from_rules;
 pub(crate) use lists::Lists;
 pub(crate) use merged_keys::{Which, with_needed, write_out as write_out_columns};

@@ -7,12 +7,13 @@ use datafusion::arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
+use datafusion::functions_aggregate::array_agg::ArrayAgg;
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
-use kelpie_datafusion::{Counted, QuantileDisc};
+use kelpie_datafusion::{Counted, GroupedArrayAgg, QuantileDisc};
 
-/// Adds the aggregates that a session has not got yet.
+/// Adds the aggregates that a session has not got yet, and makes `array_agg` one for many groups.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
     let float = Signature::exact(vec![DataType::Float64], Volatility::Immutable);
     let all = Counted::all().into_iter().map(AggregateUDF::new_from_impl).chain([
@@ -23,6 +24,11 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
         if !state.aggregate_functions().contains_key(aggregate.name()) {
             state.register_udaf(Arc::new(aggregate))?;
         }
+    }
+    let array_agg = AggregateUDF::new_from_impl(GroupedArrayAgg::default());
+    let is_usual = |known: &Arc<AggregateUDF>| known.inner().downcast_ref::<ArrayAgg>().is_some();
+    if state.aggregate_functions().get(array_agg.name()).is_some_and(is_usual) {
+        state.register_udaf(Arc::new(array_agg))?;
     }
     Ok(())
 }

@@ -1,0 +1,82 @@
+//! Rows that a query makes of nothing but constants: a series of days, the elements of a list that is written out.
+//!
+//! They are few, and DataFusion's operators make them; but what reads tables beside them is to be compiled. So such a part of a plan becomes
+//! a leaf, whose rows are there before what is compiled begins.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::Result;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::unnest::UnnestExec;
+
+use crate::node::{Node, partition_count};
+use crate::options::KelpieOptions;
+use crate::received::ReceivedExec;
+use crate::recursion_guard::with_room;
+
+/// Makes leaves of such parts of a plan that reads tables.
+#[derive(Debug)]
+pub struct ConstantRows;
+
+impl PhysicalOptimizerRule for ConstantRows {
+    fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
+        let options = KelpieOptions::of(config);
+        if !options.enabled || options.for_workers {
+            return Ok(plan);
+        }
+        let made = || {
+            if !reads(&plan) {
+                return Ok(Arc::clone(&plan));
+            }
+            let made = Arc::clone(&plan).transform_down(|node| match unnests(&node) && is_constant(&node)? {
+                true => {
+                    let leaf = Arc::new(ReceivedExec::of_constants(node)) as Node;
+                    Ok(Transformed::new(leaf, true, TreeNodeRecursion::Jump))
+                }
+                false => Ok(Transformed::no(node)),
+            });
+            made.map(|made| made.data)
+        };
+        with_room(&plan, made)
+    }
+
+    fn name(&self) -> &str {
+        "kelpie_constant_rows"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Whether a plan reads a table: a query of constants alone is DataFusion's.
+fn reads(node: &Node) -> bool {
+    node.is::<DataSourceExec>() || node.children().into_iter().any(reads)
+}
+
+/// Whether a node's rows are the same each time, and made on one thread without any table.
+fn is_constant(node: &Node) -> Result<bool> {
+    let is_known = node.is::<ProjectionExec>() || node.is::<FilterExec>() || node.is::<UnnestExec>();
+    let mut changes = false;
+    node.apply_expressions(&mut |expr| {
+        changes |= is_volatile(expr);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    match node.children()[..] {
+        [] => Ok(node.is::<PlaceholderRowExec>() && partition_count(node) == 1),
+        [input] if is_known && !changes => is_constant(input),
+        _ => Ok(false),
+    }
+}
+
+/// Whether it has rows that are elements of lists: others compile.
+fn unnests(node: &Node) -> bool {
+    node.is::<UnnestExec>() || node.children().into_iter().any(unnests)
+}

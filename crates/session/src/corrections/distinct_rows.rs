@@ -1,0 +1,87 @@
+//! `count(DISTINCT (a, b))`: how many different rows of several values there are. DataFusion makes a structure of each row; here they are groups.
+
+use std::sync::Arc;
+
+use datafusion::common::Column;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::error::Result;
+use datafusion::functions::core::r#struct::StructFunc;
+use datafusion::functions_aggregate::count::Count;
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::optimizer::AnalyzerRule;
+use kelpie_datafusion::KelpieOptions;
+
+use super::expressions::has_expr;
+
+/// Makes groups of rows that are counted once.
+#[derive(Debug)]
+pub(crate) struct DistinctRows;
+
+impl AnalyzerRule for DistinctRows {
+    fn name(&self) -> &str {
+        "kelpie_distinct_rows"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        if !KelpieOptions::of(config).enabled || !has_expr(&plan, |expr| counted_rows(expr).is_some())? {
+            return Ok(plan);
+        }
+        let grouped = plan.transform_up_with_subqueries(|node| match node {
+            LogicalPlan::Aggregate(aggregate) => grouped(aggregate),
+            node => Ok(Transformed::no(node)),
+        })?;
+        Ok(grouped.data)
+    }
+}
+
+/// The values of the rows that a call counts, each once.
+fn counted_rows(call: &Expr) -> Option<&[Expr]> {
+    match call {
+        Expr::Alias(alias) => counted_rows(&alias.expr),
+        Expr::AggregateFunction(function) => {
+            let params = &function.params;
+            let is_plain = params.distinct && params.filter.is_none() && params.order_by.is_empty();
+            let is_count = function.func.inner().downcast_ref::<Count>().is_some();
+            match &params.args[..] {
+                [Expr::ScalarFunction(row)] if is_plain && is_count => {
+                    let is_row = row.func.inner().downcast_ref::<StructFunc>().is_some();
+                    Some(&row.args[..]).filter(|values| is_row && !values.is_empty())
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
+    let (calls, keys) = (&aggregate.aggr_expr, &aggregate.group_expr);
+    let has_sets = matches!(&keys[..], [Expr::GroupingSet(_)]);
+    let (Some(values), false) = (calls.first().and_then(counted_rows).filter(|_| calls.len() == 1), has_sets)
+    else {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    };
+    let values = values.iter().enumerate();
+    let values = values.map(|(place, value)| value.clone().alias(format!("value {place} of a row")));
+    let rows = LogicalPlanBuilder::from(Arc::clone(&aggregate.input))
+        .aggregate(keys.iter().cloned().chain(values), Vec::<Expr>::new())?
+        .build()?;
+    let columns = rows.schema().columns().into_iter().take(keys.len());
+    let columns: Vec<Expr> = columns.map(Expr::Column).collect();
+    let counted = LogicalPlanBuilder::from(rows).aggregate(columns.clone(), [count(lit(1))])?.build()?;
+    let Some(number) = counted.schema().columns().pop() else {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    };
+    let Some(name) = aggregate.schema.columns().pop() else {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    };
+    let Column { relation, name, .. } = name;
+    let number = Expr::Column(number).alias_qualified(relation, name);
+    let same = LogicalPlanBuilder::from(counted).project(columns.into_iter().chain([number]))?.build()?;
+    match same.schema().has_equivalent_names_and_types(&aggregate.schema) {
+        Ok(()) => Ok(Transformed::yes(same)),
+        Err(_) => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
+    }
+}
