@@ -9,6 +9,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::filter::FilterExec;
@@ -66,7 +67,8 @@ fn is_constant(node: &Node) -> Result<bool> {
     let is_known = node.is::<ProjectionExec>() || node.is::<FilterExec>() || node.is::<UnnestExec>();
     let mut changes = false;
     node.apply_expressions(&mut |expr| {
-        changes |= is_volatile(expr);
+        // The value of a subquery is there only once that has run.
+        changes |= is_volatile(expr) || expr.exists(|part| Ok(part.is::<ScalarSubqueryExpr>()))?;
         Ok(TreeNodeRecursion::Continue)
     })?;
     match node.children()[..] {

@@ -65,6 +65,8 @@ async fn series_are_joined_with_tables() {
         "select x + 1, count(v) from (select unnest(generate_series(1, 50)) as x) left join t on v = x * 2 group by 1 order by 1",
         "select count(*) from t, (select unnest([1, 2, 3]) as a)",
         "select count(*) from t where v in (select unnest([]::int[]))",
+        "select * from unnest([1, 2, (select sum(v) from t)]) as u(x) order by x",
+        "select count(*) from t where v in (select unnest([1, (select min(v) from t), 7]))",
     ] {
         for run in 0..2 {
             assert_eq!(text(&compiled, sql).await, text(&operators, sql).await, "{sql}, run {run}");
