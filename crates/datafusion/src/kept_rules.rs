@@ -83,10 +83,13 @@ impl PhysicalOptimizerRule for Kept {
                 false => self.0.optimize(plan, config),
             };
         }
+        // What is kept for the next step must not be what a filter of this one left.
+        if self.name() == DYNAMIC_FILTERS && KelpieOptions::of(config).enabled && is_recursive(&plan) {
+            return Ok(plan);
+        }
         let is_kept = || -> Result<bool> {
             match self.name() {
                 STATISTICS => Ok(counts_below(&plan, false)),
-                DYNAMIC_FILTERS if is_recursive(&plan) => Ok(true),
                 name => Ok(computes_volatile(&plan)? || misleads(&plan, name == DYNAMIC_FILTERS, false)),
             }
         };

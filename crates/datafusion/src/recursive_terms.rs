@@ -38,7 +38,8 @@ pub struct RecursiveTerms;
 
 impl PhysicalOptimizerRule for RecursiveTerms {
     fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
-        if !KelpieOptions::of(config).enabled {
+        let options = KelpieOptions::of(config);
+        if !options.enabled || options.for_workers {
             return Ok(plan);
         }
         let made = || {

@@ -71,18 +71,15 @@ impl Selection {
     }
 
     /// That of rows whose values of a column are within bounds that are known to leave few, and that simple filters leave.
-    pub(crate) fn of_key(table: &ScanTable, column: usize, bounds: Option<Derived>) -> Option<Selection> {
-        let Data::Files(config) = table.data() else { return None };
-        config.file_source().downcast_ref::<ParquetSource>()?;
-        let in_files = config.file_source().table_schema().file_schema().fields().len();
+    pub(crate) fn of_key(table: &ScanTable, column: usize, bounds: Derived) -> Option<Selection> {
+        let in_files = columns_in_files(table)?;
         let filters = table.filter().into_iter().flat_map(split_conjunction);
         let filters = filters.filter(|conjunct| is_simple(conjunct, in_files));
         let filters = filters.filter_map(|conjunct| Derived::of_this_query(conjunct, table.stored()).ok());
         let is_float = table.stored().fields().get(column)?.data_type().is_floating();
-        let float_bound = bounds.as_ref().filter(|_| is_float).map(|bounds| Arc::clone(bounds.expr()));
-        let conditions = filters.chain(bounds).collect();
-        let (columns, texts) = (vec![column], Vec::new());
-        (column < in_files).then_some(Selection { conditions, columns, texts, float_bound })
+        let float_bound = is_float.then(|| Arc::clone(bounds.expr()));
+        let conditions = filters.chain([bounds]).collect();
+        Some(Selection { conditions, columns: vec![column], texts: Vec::new(), float_bound })
     }
 
     /// What bounds a float, where that leaves few rows.
@@ -126,6 +123,20 @@ impl Selection {
             names.collect::<Vec<_>>().join(", ")
         )
     }
+}
+
+/// Whether a table may be narrowed by a column, and enough others are asked for beside it.
+pub(crate) fn may_be_narrowed(table: &ScanTable, column: usize, columns: &[usize]) -> bool {
+    let others = columns.iter().filter(|other| **other != column).count();
+    let are_stored = columns.iter().all(|column| *column < table.stored().fields().len());
+    are_stored && others >= LEAST_OTHERS && columns_in_files(table).is_some_and(|in_files| column < in_files)
+}
+
+/// How many columns a table has that are in files which may be read in part.
+fn columns_in_files(table: &ScanTable) -> Option<usize> {
+    let Data::Files(config) = table.data() else { return None };
+    config.file_source().downcast_ref::<ParquetSource>()?;
+    Some(config.file_source().table_schema().file_schema().fields().len())
 }
 
 /// Whether a condition compares columns of files with constants, so that it fails on no row.

@@ -21,7 +21,7 @@ use kelpie_engine::{CacheMode, CancelToken, Engine, EngineError, Query, QueryMet
 use tokio::runtime::Handle;
 
 use crate::derived::Derived;
-use crate::selection::{MOST_SHARE, Selection};
+use crate::selection::{MOST_SHARE, Selection, may_be_narrowed};
 use crate::source::ScanTable;
 use crate::translate::pruned;
 
@@ -37,15 +37,14 @@ pub(crate) struct TopRows {
     nulls_first: bool,
     /// Rows that are wanted.
     fetch: usize,
-    /// Gives so many of the first values of the key, more than rows are wanted.
-    keys: Plan,
+    /// How many of the first values of the key are looked at, more than rows are wanted.
     more: usize,
     context: Arc<TaskContext>,
     runtime: Handle,
 }
 
 /// A query over the rows that may be among the first.
-pub(crate) struct Narrowed {
+pub(crate) struct BoundedQuery {
     pub query: Query,
     /// What finding these took.
     pub metrics: QueryMetrics,
@@ -71,10 +70,10 @@ impl TopRows {
         let rows = table.exact_rows()?;
         // As many as may be read: rows that are not wanted are among them where keys are equal.
         let more = (rows as f64 * MOST_SHARE) as usize;
-        if fetch >= more || !is_compared(table.stored().fields().get(column)?.data_type()) {
+        let data_type = table.stored().fields().get(column)?.data_type();
+        if fetch >= more || !is_compared(data_type) || !may_be_narrowed(&table, column, &columns) {
             return None;
         }
-        Selection::of_key(&table, column, None)?.rows_to_read(&columns, rows)?;
         Some(TopRows {
             table,
             source,
@@ -84,7 +83,6 @@ impl TopRows {
             nulls_first: key.nulls_first,
             fetch,
             more,
-            keys: keys_alone(input, key, more),
             context: Arc::clone(context),
             runtime: Handle::try_current().ok()?,
         })
@@ -92,16 +90,17 @@ impl TopRows {
 
     /// The query over the rows that may be among the first, where its columns are not in memory, and few rows may be. An error is only
     /// that it was cancelled: whatever else goes wrong, the query itself meets too.
-    pub fn narrowed(
+    pub fn bounded(
         &self,
         engine: &Engine,
         query: &Query,
         cancel: &CancelToken,
-    ) -> Result<Option<Narrowed>, EngineError> {
+    ) -> Result<Option<BoundedQuery>, EngineError> {
         if engine.has_columns(query, self.source, &self.columns) {
             return Ok(None);
         }
-        let keys = Query { plan: self.keys.clone(), ..query.clone() };
+        let Some((input, [key, ..], _)) = last_sort(&query.plan) else { return Ok(None) };
+        let keys = Query { plan: keys_alone(input, key, self.more), ..query.clone() };
         let found = match engine.execute(&keys, cancel) {
             Ok(found) => found,
             Err(EngineError::Cancelled) => return Err(EngineError::Cancelled),
@@ -121,12 +120,12 @@ impl TopRows {
         }
         let step =
             format!("rows behind the first {} in order are not read of {}", self.fetch, self.table.name());
-        Ok(Some(Narrowed { query, metrics: found.metrics, step }))
+        Ok(Some(BoundedQuery { query, metrics: found.metrics, step }))
     }
 
     fn table_where(&self, condition: Arc<dyn PhysicalExpr>) -> Option<ScanTable> {
         let condition = Derived::of_this_query(&condition, self.table.stored()).ok()?;
-        let selection = Selection::of_key(&self.table, self.column, Some(condition))?;
+        let selection = Selection::of_key(&self.table, self.column, condition)?;
         Some(self.table.selecting(Arc::new(selection)))
     }
 

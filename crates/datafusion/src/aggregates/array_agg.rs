@@ -16,6 +16,7 @@ use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF, Signature,
 };
+use datafusion::physical_expr::PhysicalSortExpr;
 
 use super::grouped_rows::{GroupedRows, Sorted, kept_rows, lists_of, single_lists, unpacked};
 
@@ -40,8 +41,7 @@ impl GroupedArrayAgg {
             (true, _) => return Ok(None),
             (false, ordered) => {
                 let keys = ordered.iter().zip(&types).enumerate();
-                let field = |(place, (key, data_type)): (usize, (&_, &DataType))| {
-                    let key: &datafusion::physical_expr::PhysicalSortExpr = key;
+                let field = |(place, (key, data_type)): (usize, (&PhysicalSortExpr, &DataType))| {
                     (1 + place, SortField::new_with_options(data_type.clone(), key.options))
                 };
                 keys.map(field).collect()
@@ -214,7 +214,7 @@ impl GroupsAccumulator for Lists {
         let mut states = vec![single_lists(self.element(), first, kept.as_ref())?];
         if !self.is_distinct {
             let keys = self.structures(values.get(1..).unwrap_or_default())?;
-            // What is NULL there is left out, wherever these say.
+            // A list of values that is NULL leaves its row out, whatever stands here.
             states.push(single_lists(self.key_element(), &keys, None)?);
         }
         Ok(states)

@@ -27,6 +27,8 @@ pub(super) struct GroupedRows {
     columns: Vec<Vec<ArrayRef>>,
     /// How many groups there are.
     count: usize,
+    /// What the arrays take: asked for at each batch.
+    bytes: usize,
 }
 
 /// The rows of some groups, one group behind the other.
@@ -41,7 +43,7 @@ pub(super) struct Sorted {
 impl GroupedRows {
     pub(super) fn new(types: Vec<DataType>) -> GroupedRows {
         let columns = types.iter().map(|_| Vec::new()).collect();
-        GroupedRows { types, groups: Vec::new(), columns, count: 0 }
+        GroupedRows { types, groups: Vec::new(), columns, count: 0, bytes: 0 }
     }
 
     /// There are so many groups, whether they have rows or not.
@@ -61,19 +63,17 @@ impl GroupedRows {
         if columns.len() != self.columns.len() {
             return exec_err!("an aggregate of {} columns has {}", self.columns.len(), columns.len());
         }
-        let Some(kept) = kept else {
-            self.groups.extend(groups.iter().map(|group| *group as u32));
-            for (all, column) in self.columns.iter_mut().zip(columns) {
-                all.push(column.clone());
+        match kept.map(true_rows) {
+            None => self.groups.extend(groups.iter().map(|group| *group as u32)),
+            Some(kept) => {
+                let kept = groups.iter().zip(kept.values()).filter(|(_, is_kept)| *is_kept);
+                self.groups.extend(kept.map(|(group, _)| *group as u32));
             }
-            return Ok(());
-        };
-        let kept = true_rows(kept);
-        self.groups.extend(
-            groups.iter().zip(kept.values()).filter_map(|(group, is_kept)| is_kept.then_some(*group as u32)),
-        );
+        }
         for (all, column) in self.columns.iter_mut().zip(columns) {
-            all.push(filter(column, &kept)?);
+            let column = kept.map_or_else(|| Ok(Arc::clone(column)), |kept| filter(column, kept))?;
+            self.bytes += bytes_of(&column);
+            all.push(column);
         }
         Ok(())
     }
@@ -123,13 +123,16 @@ impl GroupedRows {
         let columns =
             all.iter().map(|column| take_rows(column, &rows, None)).collect::<Result<Vec<_>, _>>()?;
         self.count -= groups;
+        self.bytes = 0;
         if self.count > 0 {
             let left = (0..).zip(&of_rows).filter(|(_, group)| **group as usize >= groups);
             let (left, of_left): (Vec<u32>, Vec<u32>) =
                 left.map(|(row, group)| (row, group - groups as u32)).unzip();
             let left = UInt32Array::from(left);
             for (arrays, column) in self.columns.iter_mut().zip(&all) {
-                arrays.push(take_rows(column, &left, None)?);
+                let column = take_rows(column, &left, None)?;
+                self.bytes += bytes_of(&column);
+                arrays.push(column);
             }
             self.groups = of_left;
         }
@@ -137,9 +140,7 @@ impl GroupedRows {
     }
 
     pub(super) fn size(&self) -> usize {
-        let bytes = |array: &ArrayRef| array.to_data().get_slice_memory_size().unwrap_or_default();
-        let arrays = self.columns.iter().flatten();
-        size_of_val(self) + self.groups.capacity() * size_of::<u32>() + arrays.map(bytes).sum::<usize>()
+        size_of_val(self) + self.groups.capacity() * size_of::<u32>() + self.bytes
     }
 }
 
@@ -233,6 +234,10 @@ pub(super) fn unpacked(lists: &ListArray) -> Result<Vec<ListArray>> {
         Ok(list?)
     };
     structure.columns().iter().zip(structure.fields()).map(of_column).collect()
+}
+
+fn bytes_of(array: &ArrayRef) -> usize {
+    array.to_data().get_slice_memory_size().unwrap_or_default()
 }
 
 fn joined(arrays: Vec<ArrayRef>, data_type: &DataType) -> Result<ArrayRef> {

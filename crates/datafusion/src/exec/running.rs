@@ -76,13 +76,13 @@ impl EngineJob {
         let first = self.may_be_first.then(|| self.engine.first_run(&self.query)).flatten();
         let query = first.as_ref().unwrap_or(&self.query);
         let top_rows = self.top_rows.as_ref();
-        let narrowed = top_rows.map(|top_rows| top_rows.narrowed(&self.engine, query, cancel)).transpose()?;
-        let narrowed = narrowed.flatten();
-        let query = narrowed.as_ref().map_or(query, |narrowed| &narrowed.query);
+        let bounded = top_rows.map(|top_rows| top_rows.bounded(&self.engine, query, cancel)).transpose()?;
+        let bounded = bounded.flatten();
+        let query = bounded.as_ref().map_or(query, |bounded| &bounded.query);
         let mut metrics = self.engine.stream(query, self.batches, cancel, &mut take)?;
-        if let Some(narrowed) = &narrowed {
-            metrics.precede(&narrowed.metrics);
-            metrics.steps.push(narrowed.step.clone());
+        if let Some(bounded) = &bounded {
+            metrics.precede(&bounded.metrics);
+            metrics.steps.push(bounded.step.clone());
         }
         if first.is_some() {
             metrics.steps.push(FIRST_RUN.into());
