@@ -42,6 +42,8 @@ enum Use<'a> {
     Stored,
     /// Others are computed of them by their types, also by threads that have nothing left to read.
     Computed(Option<&'a Sharing<'a>>),
+    /// The same where nothing is computed but of texts, which may come in any form.
+    ComputedOfTexts(&'a Sharing<'a>),
 }
 
 impl<'a> Use<'a> {
@@ -49,6 +51,7 @@ impl<'a> Use<'a> {
         match self {
             Use::Stored => None,
             Use::Computed(sharing) => sharing,
+            Use::ComputedOfTexts(sharing) => Some(sharing),
         }
     }
 }
@@ -183,7 +186,11 @@ impl TableSource for BoundTable {
         let making = |batch| reading.made_of(batch);
         let sharing = Sharing::new(self.partitions(), &making, consumer, cancel);
         let take = |partition, batch| sharing.take(partition, batch);
-        self.read_stored(reading.stored(), &take, Use::Computed(Some(&sharing)), cancel)
+        let purpose = match reading.takes_any_form() {
+            true => Use::ComputedOfTexts(&sharing),
+            false => Use::Computed(Some(&sharing)),
+        };
+        self.read_stored(reading.stored(), &take, purpose, cancel)
     }
 }
 
@@ -303,7 +310,7 @@ impl BoundTable {
         let plain = plain_source(config.file_source()).map_err(EngineError::Internal)?.0;
         let source = pruned_source(&plain, &self.table);
         let own = match (source.downcast_ref::<ParquetSource>(), purpose) {
-            (Some(parquet), Use::Stored) if self.parts().rows.is_some() => {
+            (Some(parquet), Use::Stored | Use::ComputedOfTexts(_)) if self.parts().rows.is_some() => {
                 let footers = self.context.runtime_env().cache_manager.get_file_metadata_cache();
                 let are_local = self.are_local(config);
                 ParquetRows::new(parquet, groups, columns, (footers.as_ref(), are_local))

@@ -6,6 +6,7 @@
 //! DataFusion holds for equal: the function itself counts, not its name, and so do the session's options. What was once
 //! given out and is forgotten meanwhile gets another number, and the old column is never asked for again.
 
+mod dictionaries;
 pub(crate) mod reading;
 mod repeated;
 pub(crate) mod sharing;
@@ -14,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
-use datafusion::arrow::compute::take;
+use datafusion::arrow::compute::{cast, take};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ScalarValue, internal_err};
@@ -45,6 +46,8 @@ pub(crate) struct Derived {
     local: Expr,
     /// Positions in the table of what it reads, ascending.
     columns: Vec<usize>,
+    /// Their types.
+    inputs: Vec<DataType>,
     field: FieldRef,
     /// Its number; none where it is computed for each query.
     key: Option<u64>,
@@ -81,7 +84,8 @@ impl Derived {
         let nullable = expr.nullable(schema).unwrap_or(true);
         let field = Arc::new(Field::new(expr.to_string(), data_type, nullable));
         let finest = repeated::finest(&expr);
-        Ok(Derived { expr, local, columns, field, key: None, finest })
+        let inputs = columns.iter().map(|column| schema.field(*column).data_type().clone()).collect();
+        Ok(Derived { expr, local, columns, inputs, field, key: None, finest })
     }
 
     /// The column's name (its expression, for people), type and nullability.
@@ -97,6 +101,16 @@ impl Derived {
     /// Positions in the table of what it reads, ascending.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.columns
+    }
+
+    /// The types of what it reads.
+    pub(crate) fn inputs(&self) -> &[DataType] {
+        &self.inputs
+    }
+
+    /// Whether all that it reads are texts, which it takes in whatever form they are read.
+    pub(crate) fn reads_texts(&self) -> bool {
+        self.inputs.iter().all(DataType::is_string)
     }
 
     /// What it is cached under beside the identity of its table's data.
@@ -116,9 +130,10 @@ impl Derived {
         }
     }
 
-    /// Its values over a batch that has exactly `columns`. Where one column is read and its values repeat, each is
-    /// computed once.
+    /// Its values over a batch that has exactly `columns`, in the types that the table has or, of texts, others. Where one column is read
+    /// and its values repeat, each is computed once.
     pub(crate) fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        let batch = &self.in_types(batch)?;
         if let [column] = batch.columns()
             && let Some((rows, places)) = repeated::representatives(column, self.finest)
         {
@@ -126,6 +141,19 @@ impl Derived {
             return Ok(take(&self.evaluate_all(&few)?, &places, None)?);
         }
         self.evaluate_all(batch)
+    }
+
+    fn in_types(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        if batch.columns().iter().map(Array::data_type).eq(&self.inputs) {
+            return Ok(batch.clone());
+        }
+        let schema = batch.schema();
+        let fields = schema.fields().iter().zip(&self.inputs);
+        let fields: Vec<_> =
+            fields.map(|(field, own)| field.as_ref().clone().with_data_type(own.clone())).collect();
+        let columns = batch.columns().iter().zip(&self.inputs).map(|(column, own)| cast(column, own));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
     }
 
     fn evaluate_all(&self, batch: &RecordBatch) -> Result<ArrayRef> {

@@ -21,7 +21,8 @@ use kelpie_datafusion::{
 use kelpie_engine::{Engine, Phase};
 
 use crate::corrections::{
-    DistinctRows, Lists, SharedPlanner, SplitOrders, SubqueryValues, VolatileOnce, apart, keep_from_rules,
+    DistinctRows, FirstElements, Lists, SharedPlanner, SplitOrders, SubqueryValues, ValueCounts,
+    VolatileOnce, apart, keep_from_rules,
 };
 use crate::file_facts::FileFacts;
 use crate::files::{infer_from_whole_rows, read_external_tables};
@@ -103,8 +104,10 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
         .with_analyzer_rule(Arc::new(VolatileOnce))
         .with_analyzer_rule(Arc::new(Lists))
         .with_analyzer_rule(Arc::new(SubqueryValues))
+        .with_analyzer_rule(Arc::new(FirstElements))
         .with_analyzer_rule(Arc::new(SplitOrders))
         .with_analyzer_rule(Arc::new(DistinctRows))
+        .with_analyzer_rule(Arc::new(ValueCounts))
         .with_analyzer_rule(Arc::new(CorrectionsRule))
         .with_analyzer_rule(Arc::new(WindowFilters))
         .with_physical_optimizer_rule(Arc::new(RecursiveTerms))

@@ -16,6 +16,7 @@ use kelpie_kir::builder::V;
 
 use super::Flow;
 use super::key_texts::KeySearch;
+use super::sort::BatchBound;
 pub(crate) use super::step_forms::{BatchLookUps, BegunSearch, Expansion, RuntimeFilter};
 use crate::context::{Context, RawTexts, Unsupported};
 use crate::expr::Expr;
@@ -347,6 +348,12 @@ pub(crate) trait Emitter {
 
     /// `bool`: no more rows are wanted; `None`: all are. The same in every lane of a warp.
     fn is_done(&self, _cx: &mut Context<'_>) -> Option<V> {
+        None
+    }
+
+    /// What the rows of a batch must not all be beyond, by the rows that have come so far. `below`: where a column of the rows that come is
+    /// in the source.
+    fn batch_bound(&self, _below: &dyn Fn(usize) -> Option<usize>) -> Option<BatchBound> {
         None
     }
 

@@ -1,5 +1,6 @@
 //! Cuts a plan into pipelines at its pipeline breakers.
 
+mod bounded_sort;
 mod build_side;
 mod coded_keys;
 mod delivery;
@@ -26,6 +27,7 @@ mod window;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use self::bounded_sort::looks_at_batches;
 use self::build_side::may_fail;
 use self::eager_groups::with_groups_below;
 use self::first_ranks::RankLimit;
@@ -288,7 +290,12 @@ impl Cut<'_> {
         let site = Site { chooser: self.chooser, name: "sort" };
         let states = self.states.of(Purpose::Store);
         let operator = SortOperator::plan(keys, fetch, &rows.columns, size, states)?.with_form(form);
-        let operator = Arc::new(operator.with_bound(site, self.shape)?);
+        let first_key = keys.first().and_then(|key| match key.expr.kind {
+            ExprKind::Column(column) => Some(column),
+            _ => None,
+        });
+        let batches = looks_at_batches(&rows, first_key);
+        let operator = Arc::new(operator.with_bound((site, self.shape), batches)?);
         self.close(rows.branches, Arc::new(SortRows(Arc::clone(&operator))));
         let bound = fetch.map_or(bound, |fetch| bound.min(fetch as u64));
         let (fields, mut infos) = (plan.fields(), self.of_result(operator.infos()));

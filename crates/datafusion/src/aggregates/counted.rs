@@ -26,19 +26,36 @@ enum What {
     Entropy,
 }
 
-/// `mode`, `histogram` or `entropy`.
+/// `mode`, `histogram` or `entropy`; of values, or of values that were counted before.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Counted {
     name: &'static str,
     what: What,
+    /// Behind a value stands how many rows have it.
+    is_of_counts: bool,
     signature: Signature,
 }
 
 impl Counted {
-    /// All of them.
-    pub fn all() -> [Counted; 3] {
-        [("mode", What::Mode), ("histogram", What::Histogram), ("entropy", What::Entropy)]
-            .map(|(name, what)| Counted { name, what, signature: Signature::any(1, Volatility::Immutable) })
+    /// All of them. Nobody writes the names of those of counts, which stand in plans.
+    pub fn all() -> [Counted; 5] {
+        [
+            ("mode", What::Mode, false),
+            ("histogram", What::Histogram, false),
+            ("entropy", What::Entropy, false),
+            ("histogram of counts", What::Histogram, true),
+            ("entropy of counts", What::Entropy, true),
+        ]
+        .map(|(name, what, is_of_counts)| {
+            let arguments = 1 + usize::from(is_of_counts);
+            Counted { name, what, is_of_counts, signature: Signature::any(arguments, Volatility::Immutable) }
+        })
+    }
+
+    /// The same of values that were counted before.
+    pub fn of_counts(&self) -> Option<Counted> {
+        let is_it = |other: &Counted| !self.is_of_counts && other.is_of_counts && other.what == self.what;
+        Counted::all().into_iter().find(is_it)
     }
 
     /// Whether it is the most frequent value.
@@ -68,14 +85,18 @@ impl AggregateUDFImpl for Counted {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        match (self.what, arguments) {
-            (What::Mode, [only]) => Ok(only.clone()),
-            (What::Histogram, [only]) if only.is_nested() => {
-                plan_err!("histogram: values of type {only} have no order")
+        let value = match arguments {
+            [value] if !self.is_of_counts => value,
+            [value, DataType::Int64] if self.is_of_counts => value,
+            _ => return plan_err!("{} takes one argument", self.name),
+        };
+        match self.what {
+            What::Mode => Ok(value.clone()),
+            What::Histogram if value.is_nested() => {
+                plan_err!("histogram: values of type {value} have no order")
             }
-            (What::Histogram, [only]) => Ok(histogram_type(only)),
-            (What::Entropy, [_]) => Ok(DataType::Float64),
-            _ => plan_err!("{} takes one argument", self.name),
+            What::Histogram => Ok(histogram_type(value)),
+            What::Entropy => Ok(DataType::Float64),
         }
     }
 
@@ -189,6 +210,10 @@ impl Accumulator for Counts {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         match values {
             [values] => self.add(values, |_| 1),
+            [values, rows] => {
+                let rows = rows.as_primitive::<Int64Type>();
+                self.add(values, |row| rows.value(row))
+            }
             _ => exec_err!("an aggregate of one argument has {}", values.len()),
         }
     }

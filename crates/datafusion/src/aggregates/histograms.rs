@@ -63,6 +63,15 @@ impl Histograms {
     }
 }
 
+/// Values, and how many rows each stands for: one where nothing is said.
+fn values_and_rows(columns: &[ArrayRef]) -> Result<(ArrayRef, ArrayRef)> {
+    match columns {
+        [values] => Ok((Arc::clone(values), Arc::new(Int64Array::from(vec![1; values.len()])))),
+        [values, rows] => Ok((Arc::clone(values), Arc::clone(rows))),
+        _ => exec_err!("a histogram of {} columns", columns.len()),
+    }
+}
+
 impl GroupsAccumulator for Histograms {
     fn update_batch(
         &mut self,
@@ -71,10 +80,9 @@ impl GroupsAccumulator for Histograms {
         filter: Option<&BooleanArray>,
         count: usize,
     ) -> Result<()> {
-        let [values] = values else { return exec_err!("a histogram of {} columns", values.len()) };
-        let kept = kept_rows(values, true, filter)?;
-        let ones: ArrayRef = Arc::new(Int64Array::from(vec![1; values.len()]));
-        self.rows.add(&[Arc::clone(values), ones], groups, kept.as_ref(), count)
+        let (values, rows) = values_and_rows(values)?;
+        let kept = kept_rows(&values, true, filter)?;
+        self.rows.add(&[values, rows], groups, kept.as_ref(), count)
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {
@@ -100,10 +108,9 @@ impl GroupsAccumulator for Histograms {
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let [values] = values else { return exec_err!("a histogram of {} columns", values.len()) };
-        let kept = kept_rows(values, true, filter)?;
-        let ones: ArrayRef = Arc::new(Int64Array::from(vec![1; values.len()]));
-        let lists = self.elements().into_iter().zip([values, &ones]);
+        let (values, rows) = values_and_rows(values)?;
+        let kept = kept_rows(&values, true, filter)?;
+        let lists = self.elements().into_iter().zip([&values, &rows]);
         lists.map(|(element, column)| single_lists(element, column, kept.as_ref())).collect()
     }
 

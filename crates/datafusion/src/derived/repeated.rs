@@ -102,7 +102,7 @@ pub(super) fn representatives(
             // Equal views are equal texts; those of one dictionary have one view each.
             let texts = column.as_string_view_opt()?;
             let views = texts.views().iter().enumerate();
-            by_value(views.map(|(row, view)| texts.is_valid(row).then_some(*view)), seldom_repeat)
+            by_value(views.map(|(row, view)| texts.is_valid(row).then_some(*view)), numbers_seldom_repeat)
         }
         DataType::Date32 => by_number(numbers::<Date32Type>(column)?, 1),
         DataType::Timestamp(TimeUnit::Second, None) => {
@@ -155,9 +155,13 @@ where
 
 /// Numbers are the same whose quotients by a divisor are.
 fn by_number(numbers: impl ExactSizeIterator<Item = Option<i64>>, divisor: i64) -> Representatives {
-    // They are looked up in a fraction of the time that it takes to write one.
-    let seldom_repeat = |row: usize, values: usize| row >= 16 * SAMPLE_ROWS && values * 2 > row;
-    by_value(numbers.map(|number| number.map(|number| number.div_euclid(divisor))), seldom_repeat)
+    by_value(numbers.map(|number| number.map(|number| number.div_euclid(divisor))), numbers_seldom_repeat)
+}
+
+/// Whether so many values in the rows up to one show that numbers seldom repeat: they are looked up in a fraction of the time that most
+/// expressions take for a row.
+fn numbers_seldom_repeat(row: usize, values: usize) -> bool {
+    row >= 16 * SAMPLE_ROWS && values * 2 > row
 }
 
 /// Whether so many values in the rows up to one show that texts seldom repeat.

@@ -71,17 +71,21 @@ fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     let columns = rows.schema().columns().into_iter().take(keys.len());
     let columns: Vec<Expr> = columns.map(Expr::Column).collect();
     let counted = LogicalPlanBuilder::from(rows).aggregate(columns.clone(), [count(lit(1))])?.build()?;
-    let Some(number) = counted.schema().columns().pop() else {
-        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
-    };
-    let Some(name) = aggregate.schema.columns().pop() else {
-        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
-    };
-    let Column { relation, name, .. } = name;
-    let number = Expr::Column(number).alias_qualified(relation, name);
-    let same = LogicalPlanBuilder::from(counted).project(columns.into_iter().chain([number]))?.build()?;
-    match same.schema().has_equivalent_names_and_types(&aggregate.schema) {
-        Ok(()) => Ok(Transformed::yes(same)),
-        Err(_) => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
+    match as_before(counted, &aggregate)? {
+        Some(same) => Ok(Transformed::yes(same)),
+        None => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
     }
+}
+
+/// Groups under the names that those of an aggregation have; `None` where their types are others.
+pub(super) fn as_before(groups: LogicalPlan, aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
+    let keys = aggregate.group_expr.len();
+    let columns = groups.schema().columns().into_iter().zip(aggregate.schema.columns()).enumerate();
+    let columns = columns.map(|(place, (own, Column { relation, name, .. }))| match place < keys {
+        true => Expr::Column(own),
+        false => Expr::Column(own).alias_qualified(relation, name),
+    });
+    let columns: Vec<Expr> = columns.collect();
+    let same = LogicalPlanBuilder::from(groups).project(columns)?.build()?;
+    Ok(same.schema().has_equivalent_names_and_types(&aggregate.schema).is_ok().then_some(same))
 }

@@ -7,6 +7,7 @@ mod clauses;
 mod digits;
 mod distinct_rows;
 mod expressions;
+mod first_elements;
 mod intervals;
 mod kept_rules;
 mod like;
@@ -27,6 +28,7 @@ mod shared;
 mod subqueries;
 pub(crate) mod text;
 mod unique_names;
+mod value_counts;
 mod volatile;
 mod windows;
 mod zones;
@@ -42,6 +44,7 @@ use kelpie_datafusion::KelpieOptions;
 
 pub(crate) use bags::NumberedCopies;
 pub(crate) use distinct_rows::DistinctRows;
+pub(crate) use first_elements::FirstElements;
 pub(crate) use kept_rules::keep_from_rules;
 pub(crate) use lists::Lists;
 pub(crate) use merged_keys::{Which, with_needed, write_out as write_out_columns};
@@ -50,6 +53,7 @@ pub(crate) use outer_aggregates::{computed_around, planned_apart};
 pub(crate) use shared::{SharedPlanner, apart, share};
 pub(crate) use subqueries::SubqueryValues;
 pub(crate) use unique_names::{is_for_names, rename as unique_names};
+pub(crate) use value_counts::ValueCounts;
 pub(crate) use volatile::VolatileOnce;
 
 /// Parses a statement, also where the parser does not take the text as it is.

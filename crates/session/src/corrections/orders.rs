@@ -61,16 +61,29 @@ fn split(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     if parts.len() < 2 || has_sets || reads_once {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     }
+    let of_order = |part: &Part| Groups { input: Arc::clone(&aggregate.input), calls: part.calls.clone() };
+    let parts = parts.iter().map(of_order).collect();
+    joined(&aggregate, parts).map(Transformed::yes)
+}
+
+/// Some of an aggregation's calls over rows that have all of its groups.
+pub(super) struct Groups {
+    pub input: Arc<LogicalPlan>,
+    pub calls: Vec<Expr>,
+}
+
+/// The groups of an aggregation whose calls are shared out among several, joined.
+pub(super) fn joined(aggregate: &Aggregate, parts: Vec<Groups>) -> Result<LogicalPlan> {
     let columns = aggregate.schema.columns();
     let keys = columns.get(..aggregate.group_expr.len()).unwrap_or_default();
     let names: Vec<Column> = columns.iter().skip(keys.len()).cloned().collect();
-    let calls = |part: &Part| part.calls.clone();
-    let first = parts.remove(0);
-    let plan = LogicalPlanBuilder::new_from_arc(Arc::clone(&aggregate.input));
-    let mut joined = plan.clone().aggregate(aggregate.group_expr.clone(), calls(&first))?;
-    for (number, part) in parts.iter().enumerate() {
-        let qualifier = format!("__kelpie_order_{number}");
-        let other = plan.clone().aggregate(aggregate.group_expr.clone(), calls(part))?;
+    let mut parts = parts.into_iter().map(|Groups { input, calls }| {
+        LogicalPlanBuilder::new_from_arc(input).aggregate(aggregate.group_expr.clone(), calls)
+    });
+    let Some(first) = parts.next() else { return Ok(LogicalPlan::Aggregate(aggregate.clone())) };
+    let mut joined = first?;
+    for (number, other) in parts.enumerate() {
+        let (qualifier, other) = (format!("__kelpie_order_{number}"), other?);
         let shown = other.schema().columns().into_iter().enumerate().map(|(place, column)| {
             match place < keys.len() {
                 true => Expr::Column(column).alias_qualified(Some(qualifier.as_str()), format!("k{place}")),
@@ -93,7 +106,7 @@ fn split(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
         };
     }
     let shown: Vec<Expr> = keys.iter().chain(&names).cloned().map(Expr::Column).collect();
-    joined.project(shown)?.build().map(Transformed::yes)
+    joined.project(shown)?.build()
 }
 
 /// Calls that one order serves.

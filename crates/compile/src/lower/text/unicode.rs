@@ -42,7 +42,8 @@ pub(in crate::lower) static CAPITALS: LazyLock<Arc<[u8]>> = LazyLock::new(|| {
 pub(in crate::lower) static LOWER: LazyLock<Arc<[u8]>> = LazyLock::new(|| {
     let properties = word_properties();
     let of = |c: char| match c {
-        ..END_OF_CASES | '\u{e0000}'..'\u{e0200}' => properties.get(&c).copied().unwrap_or_default(),
+        '\u{e0000}'..'\u{e0200}' => properties.get(&c).copied().unwrap_or_default(),
+        c if may_have_case(c) => properties.get(&c).copied().unwrap_or_default(),
         _ => 0,
     };
     make(&|c| mapped(c.to_lowercase()), Some(&of))
@@ -69,9 +70,26 @@ fn mapped(characters: impl Iterator<Item = char>) -> Mapped {
 /// From this character on, none has another case.
 const END_OF_CASES: char = '\u{20000}';
 
+/// Whole blocks of scripts without case (ideographs, syllables, hieroglyphs) and of nothing, where Rust need not be asked: most of what
+/// stands before [`END_OF_CASES`]. Nor does one of them stand within a word's end, and letters and digits among them have no capitals.
+const WITHOUT_CASE: [std::ops::Range<u32>; 8] = [
+    0x3400..0xa000,
+    0xac00..0xd800,
+    0xe000..0xfb00,
+    0x1_2000..0x1_3400,
+    0x1_3480..0x1_6100,
+    0x1_6180..0x1_6a00,
+    0x1_7000..0x1_af80,
+    0x1_b000..0x1_bc00,
+];
+
+fn may_have_case(c: char) -> bool {
+    c < END_OF_CASES && !WITHOUT_CASE.iter().any(|range| range.contains(&u32::from(c)))
+}
+
 fn make(map: &dyn Fn(char) -> Mapped, properties: Option<&dyn Fn(char) -> u32>) -> Arc<[u8]> {
     let entry = |c: char| {
-        let mapped = if c < END_OF_CASES { map(c) } else { ITSELF };
+        let mapped = if may_have_case(c) { map(c) } else { ITSELF };
         let properties = properties.map_or(0, |properties| properties(c));
         (properties, if mapped == [c, NONE, NONE] { ITSELF } else { mapped })
     };
@@ -119,8 +137,11 @@ fn make(map: &dyn Fn(char) -> Mapped, properties: Option<&dyn Fn(char) -> u32>) 
 /// but its mapping of a sigma behind them tells.
 fn word_properties() -> HashMap<char, u32> {
     // Others have neither property.
-    let candidates: Vec<char> =
-        ('\u{1}'..'\u{20000}').chain('\u{e0000}'..'\u{e0200}').filter(|c| *c != SIGMA).collect();
+    let candidates: Vec<char> = ('\u{1}'..END_OF_CASES)
+        .filter(|c| may_have_case(*c))
+        .chain('\u{e0000}'..'\u{e0200}')
+        .filter(|c| *c != SIGMA)
+        .collect();
     // Text that ends a word after each sigma; `before` has no influence on what comes next.
     let is_final = |before: &str| -> Vec<bool> {
         let mut text = String::new();

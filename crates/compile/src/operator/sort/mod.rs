@@ -11,6 +11,7 @@
 //! Where only the first rows are asked for, a CPU's worker leaves out those that it knows not to be among them ([`top`],
 //! `beginning`; `bound`).
 
+mod batch_bound;
 mod beginning;
 mod bound;
 mod decode;
@@ -29,6 +30,7 @@ use std::collections::BTreeSet;
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
+pub(crate) use self::batch_bound::BatchBound;
 pub(crate) use self::deliver::SortedRows;
 use self::groups::GroupWord;
 pub(crate) use self::numbered::NumberedRows;
@@ -73,6 +75,14 @@ impl SortedBy {
         match self {
             SortedBy::Words(words) => words.is_exact(),
             SortedBy::Groups(_) => true,
+        }
+    }
+
+    /// The words of keys.
+    fn as_words(&self) -> Option<&Words> {
+        match self {
+            SortedBy::Words(words) => Some(words),
+            SortedBy::Groups(_) => None,
         }
     }
 
@@ -143,6 +153,8 @@ pub struct SortOperator {
     form: SortForm,
     /// A worker keeps a heap of the smallest words.
     has_heap: bool,
+    /// By which batches of rows are passed over before anything else is done with them.
+    bounds_batches: bool,
 }
 
 impl SortOperator {
@@ -290,6 +302,7 @@ impl SortOperator {
             sorted_word: None,
             form: SortForm::PLAIN,
             has_heap: false,
+            bounds_batches: false,
         })
     }
 

@@ -1,6 +1,6 @@
 //! Rows that are stored with the word of their keys and never sorted: each comes with a number that has this word above the row's
 //! place. The least of these numbers in a group is its first row in the order of the keys, and tells where that row is; the
-//! greatest is its last one.
+//! greatest is its last one. Where 63 bits hold both, the numbers are `Int64`, else decimals of 128 bits.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,8 +19,11 @@ use crate::program::RowCount;
 use crate::table::joined::Joined;
 use crate::types::{DataType, Range};
 
-/// Bits of a number: it is an `Int64` that is never negative.
-const NUMBER_BITS: u32 = 63;
+/// Bits of a number that is an `Int64`: it is never negative.
+const INTEGER_BITS: u32 = 63;
+
+/// Bits of a number, at most: those that 38 digits hold.
+const NUMBER_BITS: u32 = 126;
 
 /// How a row's word and its place are one number.
 #[derive(Debug, Clone, Copy)]
@@ -46,17 +49,53 @@ impl PlacedWord {
     }
 
     fn range(self) -> Range {
-        Range { min: 0, max: (1i128 << (self.keys + self.place)) - 1 }
+        Range { min: 0, max: (1i128 << self.bits()) - 1 }
     }
 
-    /// The number of the row at a place (`i64`), by its word.
-    fn number(self, cx: &mut Context<'_>, word: Option<V>, place: V) -> V {
-        let Some(word) = word else { return place };
+    fn bits(self) -> u32 {
+        self.keys + self.place
+    }
+
+    /// The type of numbers.
+    pub fn data_type(self) -> DataType {
+        match self.bits() {
+            ..=INTEGER_BITS => DataType::Int64,
+            _ => DataType::Decimal128 { precision: 38, scale: 0 },
+        }
+    }
+
+    /// The number of the row at a place (`i64`), by its words, of which there are as many as the keys have bits for.
+    fn number(self, cx: &mut Context<'_>, words: &[V], place: V) -> V {
         let b = &mut *cx.builder;
-        let distance = b.u64(u64::from(u64::BITS - self.keys - self.place));
-        let keys = b.binary(BinaryOp::Shr, word, distance);
-        let keys = b.bitcast(keys, Scalar::I64);
-        b.or(keys, place)
+        match *words {
+            [] => place,
+            [word] if self.bits() <= INTEGER_BITS => {
+                let distance = b.u64(u64::from(u64::BITS - self.bits()));
+                let keys = b.binary(BinaryOp::Shr, word, distance);
+                let keys = b.bitcast(keys, Scalar::I64);
+                b.or(keys, place)
+            }
+            [first, ..] => {
+                let mut keys = b.convert(first, Scalar::I128);
+                if let Some(second) = words.get(1) {
+                    let (above, second) = (b.shl_int(keys, u64::BITS), b.convert(*second, Scalar::I128));
+                    keys = b.or(above, second);
+                }
+                // The first bits of all words are the keys'.
+                let moved = self.place + self.keys;
+                let bits = u64::BITS * words.len() as u32;
+                keys = match moved.checked_sub(bits) {
+                    Some(up) => b.shl_int(keys, up),
+                    // The first of two words may have its uppermost bit, which is no sign.
+                    None => {
+                        let down = b.shr_int(keys, bits - moved);
+                        b.and_int(down, (1i128 << moved) - 1)
+                    }
+                };
+                let place = b.convert(place, Scalar::I128);
+                b.or(keys, place)
+            }
+        }
     }
 
     /// The place (`i64`) that a number (`i64`) has.
@@ -81,7 +120,7 @@ impl PlacedRows {
 
     /// The column of the numbers.
     pub fn number(&self) -> Expr {
-        Expr::column(self.sort.columns.len(), DataType::Int64, false)
+        Expr::column(self.sort.columns.len(), self.word.data_type(), false)
     }
 }
 
@@ -97,7 +136,7 @@ impl Source for PlacedRows {
     }
 
     fn columns(&self) -> Vec<ColumnInfo> {
-        let number = ColumnInfo::new(DataType::Int64, false, Some(self.word.range()));
+        let number = ColumnInfo::new(self.word.data_type(), false, Some(self.word.range()));
         self.sort.infos().into_iter().chain([number]).collect()
     }
 
@@ -110,13 +149,14 @@ impl Source for PlacedRows {
     }
 
     fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
-        let state = self.sort.word_states.first().filter(|_| self.word.keys > 0);
-        let word = state.map(|state| {
+        let states = self.sort.word_states.iter().take(self.word.keys.div_ceil(u64::BITS) as usize);
+        let word = |state: &usize| {
             let words = cx.argument("sort_word", Type::global(Scalar::U64), Argument::State(*state));
             cx.builder.element(words, row)
-        });
+        };
+        let words: Vec<V> = states.map(word).collect();
         let range = self.word.range();
-        let number = self.word.number(cx, word, row);
+        let number = self.word.number(cx, &words, row);
         let number = cx.builder.convert(number, register_of(range));
         let mut columns = self.sort.stored_at(0..self.sort.columns.len(), row, None);
         columns.push(Joined::Value(Lowered { repr: Repr::Scalar(number), valid: None, range: Some(range) }));

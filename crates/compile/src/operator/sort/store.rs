@@ -8,6 +8,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builtin, Scalar};
 
 use super::SortOperator;
+use super::batch_bound::BatchBound;
 use super::beginning::Beginning;
 use super::top::TopHeap;
 use crate::context::{Context, Unsupported};
@@ -107,6 +108,11 @@ struct SortEmitter<'s> {
 }
 
 impl Emitter for SortEmitter<'_> {
+    fn batch_bound(&self, below: &dyn Fn(usize) -> Option<usize>) -> Option<BatchBound> {
+        let heap = self.heap.as_ref().filter(|_| self.sort.bounds_batches && self.beginning.is_none())?;
+        BatchBound::of(heap, self.sort.words.as_words()?, below)
+    }
+
     fn row(&mut self, cx: &mut Context<'_>, row: V, _flow: Flow) -> Result<(), Unsupported> {
         let sort = self.sort;
         let Some(heap) = &self.heap else {

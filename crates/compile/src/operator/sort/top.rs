@@ -59,6 +59,17 @@ impl TopHeap {
         TopHeap { array, places, limit, bound, kept }
     }
 
+    /// The largest word of the first ones so far, `u64`: no row beyond is among them, once there are enough.
+    pub fn bound(&self, cx: &mut Context<'_>) -> V {
+        cx.builder.read(self.bound)
+    }
+
+    /// Whether rows are kept whatever their words are, as there are not enough yet; `bool`.
+    pub fn has_few(&self, cx: &mut Context<'_>) -> V {
+        let kept = cx.builder.read(self.kept);
+        cx.builder.lt(kept, self.limit)
+    }
+
     /// Opens `if` for a row that may be among the first: one whose word is below the bound, or equal to it where other
     /// words may decide (not `exact`), and every row while there are not k. Notes its word; the place (`i64`) where it is to be stored,
     /// one that is taken or that of a row which is not among the first. `always`: a row that has no word and is kept.

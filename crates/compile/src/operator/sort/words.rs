@@ -142,6 +142,20 @@ impl Words {
         Words { texts: Vec::new(), ..self }
     }
 
+    /// The fields that the first word begins with, up to a text or one that is no column of what is below; `None` where there is no such one.
+    pub(super) fn beginning(&self, below: &dyn Fn(usize) -> Option<usize>) -> Option<Words> {
+        let is_in_word = |field: &&WordField| {
+            field.offset < u64::BITS && !matches!(field.part, WordPart::Head | WordPart::Tail)
+        };
+        let moved = |field: &WordField| {
+            let key = WordKey { column: below(field.key.column)?, ..field.key.clone() };
+            Some(WordField { key, ..field.clone() })
+        };
+        let fields: Vec<WordField> = self.fields.iter().take_while(is_in_word).map_while(moved).collect();
+        let bits = fields.last().map(|field| field.offset + field.bits)?;
+        Some(Words { fields, bits, texts: Vec::new() })
+    }
+
     /// The words of the current row, whose bits of a column and of all behind it are 0.
     pub(crate) fn before_column(&self, cx: &mut Context<'_>, column: usize) -> Result<Vec<V>, Unsupported> {
         let is_before = |field: &&WordField| field.key.column < column;

@@ -54,7 +54,7 @@ impl Cut<'_> {
         let aggregates: Vec<Aggregate> = ranked.aggregates.iter().map(|own| stored.aggregate(own)).collect();
         let values: Vec<RankedValue> = ranked.values.iter().map(|own| stored.value(own)).collect();
         let infos = columns_of(&stored.exprs, &rows.columns);
-        if let Some((words, word)) = self.ranked_rows(&order, &infos, &values, rows.bound())? {
+        if let Some((words, word)) = self.ranked_rows(&order, (&stored, &infos), &values, rows.bound())? {
             let group = Group { keys: &keys, aggregates, values };
             return self.end_rows(rows, &stored.exprs, (words, word), group);
         }
@@ -127,14 +127,20 @@ impl Cut<'_> {
     fn ranked_rows(
         &self,
         order: &[WordKey],
-        infos: &[ColumnInfo],
+        (stored, infos): (&Stored, &[ColumnInfo]),
         values: &[RankedValue],
         bound: u64,
     ) -> Result<Option<(Words, PlacedWord)>, Unsupported> {
-        let words = Words::plan(order, infos)?;
-        let word = match values.iter().all(|value| End::of(value).is_some()) {
-            true => PlacedWord::plan(&words, bound),
-            false => Err("other rows than the first and the last are asked for".into()),
+        let are_ends = values.iter().all(|value| End::of(value).is_some());
+        let have_same_ranks = values.windows(2).all(|pair| pair[0].counted == pair[1].counted);
+        // Rows without a rank have no number: it is not by the order that they are left out.
+        let decides = |key: &&WordKey| !stored.tells_presence_alone(key.column);
+        let order: Vec<WordKey> = order.iter().filter(decides).cloned().collect();
+        let words = Words::plan(&order, infos)?;
+        let word = match (are_ends, have_same_ranks) {
+            (true, true) => PlacedWord::plan(&words, bound),
+            (false, _) => Err("other rows than the first and the last are asked for".into()),
+            (_, false) => Err("some values are of rows that have no rank for others".into()),
         };
         let rule = match &word {
             Ok(_) => (RankedRows::Extremes, "a group's first row is found without a sort"),
@@ -166,13 +172,17 @@ impl Cut<'_> {
         let source = PlacedRows::new(Arc::clone(&sort), word);
         let width = keys.len() + aggregates.len();
         let (ends, results) = ends(&values, width);
+        let number = match values.iter().find_map(|value| value.counted.clone()) {
+            Some(counted) => where_present(counted, source.number()),
+            None => source.number(),
+        };
         aggregates.extend(ends.iter().map(|(end, _)| {
-            let field = Field { name: "end_row".into(), data_type: DataType::Int64, nullable: true };
+            let field = Field { name: "end_row".into(), data_type: word.data_type(), nullable: true };
             let function = match end {
                 End::First => AggregateFunction::Min,
                 End::Last => AggregateFunction::Max,
             };
-            Aggregate { function, argument: Some(source.number()), distinct: false, field }
+            Aggregate { function, argument: Some(number.clone()), distinct: false, field }
         }));
         let columns = source.columns();
         let rows = OpenRows::new(vec![Open::new(source, bound)], columns);
@@ -223,8 +233,7 @@ impl End {
             Rank::FromLast(distance) => (End::Last, distance),
             Rank::Median | Rank::Percentile(_) | Rank::Discrete(_) | Rank::Texts { .. } => return None,
         };
-        let is_end = matches!(distance.kind, ExprKind::Literal(Literal::Int(0))) && value.counted.is_none();
-        is_end.then_some(end)
+        matches!(distance.kind, ExprKind::Literal(Literal::Int(0))).then_some(end)
     }
 }
 
@@ -294,6 +303,16 @@ struct Stored {
 }
 
 impl Stored {
+    /// Whether a column is one value or NULL, as what says which rows have a rank is.
+    fn tells_presence_alone(&self, column: usize) -> bool {
+        match self.exprs.get(column).map(|expr| &expr.kind) {
+            Some(ExprKind::Case { branches, otherwise: None }) => {
+                matches!(branches.as_slice(), [(_, value)] if matches!(value.kind, ExprKind::Literal(_)))
+            }
+            _ => false,
+        }
+    }
+
     fn column(&mut self, expr: &Expr) -> usize {
         let known = self.exprs.iter().position(|known| known == expr);
         known.unwrap_or_else(|| {
@@ -339,6 +358,18 @@ impl Stored {
     fn value(&mut self, own: &RankedValue) -> RankedValue {
         let counted = own.counted.as_ref().map(|counted| self.below(counted));
         RankedValue { argument: self.over(&own.argument), counted, ..own.clone() }
+    }
+}
+
+/// A value where another is not NULL.
+fn where_present(present: Expr, value: Expr) -> Expr {
+    let is_present =
+        Expr { kind: ExprKind::IsNotNull(Box::new(present)), data_type: DataType::Boolean, nullable: false };
+    let data_type = value.data_type.clone();
+    Expr {
+        kind: ExprKind::Case { branches: vec![(is_present, value)], otherwise: None },
+        data_type,
+        nullable: true,
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Where rows that were seen bound those that matter, morsels are taken in the order of their numbers' bits reversed (van der Corput's
 //! sequence): the first ones lie all over the table. Of rows that come in the worst order, a morsel is then better than all before it but
-//! once for each bit.
+//! once for each bit. Where much is done with rows, these are looked at in batches before, and batches without one that may matter are passed
+//! over.
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Scalar, Scope, Type};
@@ -10,10 +11,16 @@ use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Scalar, Scope, Type};
 use super::Emitted;
 use crate::context::{Argument, Context, Unsupported};
 use crate::operator::roles::Emitter;
+use crate::operator::sort::BatchBound;
 use crate::pipeline::body::Body;
 
+/// Rows of a batch that is looked at before: few enough that most have none that matters, and enough that a search of texts is worth its
+/// beginning.
+const BOUNDED_ROWS: i64 = 2048;
+
 /// The counter, `ptr<global, u64>`, and rows of a morsel.
-pub(super) struct Morsels {
+pub(super) struct Morsels<'b> {
+    body: &'b Body<'b>,
     counter: V,
     rows: u64,
     /// The end of all rows, `i64`.
@@ -35,9 +42,9 @@ struct Scattered {
 /// What is done with the rows of a morsel, from one up to another (`i64`).
 type EachMorsel<'m> = dyn FnMut(&mut Context<'_>, (V, V), &mut dyn Emitter) -> Emitted + 'm;
 
-impl Morsels {
+impl<'b> Morsels<'b> {
     /// Those of a kernel, before what a worker has for all of them.
-    pub(super) fn of(body: &Body<'_>, cx: &mut Context<'_>) -> Result<Morsels, Unsupported> {
+    pub(super) fn of(body: &'b Body<'b>, cx: &mut Context<'_>) -> Result<Morsels<'b>, Unsupported> {
         if body.sink.passes() > 1 {
             return Err(Unsupported::internal("a worker takes each row once"));
         }
@@ -45,7 +52,7 @@ impl Morsels {
         let counter = cx.argument("morsels", Type::global(Scalar::U64), Argument::State(counter));
         let (rows, end) = (body.variants.morsel.0, body.rows);
         let scattered = body.sink.learns_from_rows().then(|| Scattered::of(cx, rows, end));
-        Ok(Morsels { counter, rows, end, scattered })
+        Ok(Morsels { body, counter, rows, end, scattered })
     }
 
     /// A worker takes morsels until there are none or the launch has failed.
@@ -77,10 +84,46 @@ impl Morsels {
         }
         let end = b.add_int(start, self.rows as i64);
         let end = b.binary(BinaryOp::Min, end, self.end);
-        each(cx, (start, end), emitter)?;
+        match emitter.batch_bound(&|column| self.in_source(column)) {
+            Some(bound) => {
+                self.each_batch(cx, (start, end), &bound, &mut |cx, rows| each(cx, rows, emitter))?
+            }
+            None => each(cx, (start, end), emitter)?,
+        }
         if self.scattered.is_some() {
             cx.end();
         }
+        cx.end();
+        Ok(())
+    }
+}
+
+impl Morsels<'_> {
+    /// Where a column of the rows that come to the sink is in the source, if it is.
+    fn in_source(&self, column: usize) -> Option<usize> {
+        self.body.pipeline.steps.iter().rev().try_fold(column, |column, step| step.below(column))
+    }
+
+    /// The batches of a morsel of which a row may matter.
+    fn each_batch(
+        &self,
+        cx: &mut Context<'_>,
+        (start, end): (V, V),
+        bound: &BatchBound,
+        each: &mut dyn FnMut(&mut Context<'_>, (V, V)) -> Emitted,
+    ) -> Emitted {
+        let batch = cx.builder.var_of("bounded_batch", start);
+        cx.begin_loop();
+        let from = cx.builder.read(batch);
+        let done = cx.builder.ge(from, end);
+        cx.builder.break_if(done);
+        let to = cx.builder.add_int(from, BOUNDED_ROWS);
+        let to = cx.builder.binary(BinaryOp::Min, to, end);
+        cx.builder.assign(batch, to);
+        let passes = bound.may_pass(cx, &*self.body.pipeline.source, (from, to))?;
+        cx.begin_if(passes);
+        each(cx, (from, to))?;
+        cx.end();
         cx.end();
         Ok(())
     }

@@ -23,6 +23,8 @@ axis!(
         Off = "off",
         /// The smallest words that a CPU's worker has seen.
         Heap = "heap",
+        /// The same, and batches of rows that are all beyond these are passed over before anything else is done with them.
+        Batches = "batches",
     }
 );
 

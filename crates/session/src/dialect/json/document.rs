@@ -6,6 +6,8 @@ use datafusion::common::exec_err;
 use datafusion::error::Result;
 use serde::de::IgnoredAny;
 
+use super::scan::{self, Checked};
+
 /// Letters of a wrong text that its error shows.
 const SHOWN: usize = 60;
 /// Within these a number is written without an exponent.
@@ -36,7 +38,11 @@ pub(super) struct Element<'a> {
 impl<'a> Json<'a> {
     /// Nothing where the text is no JSON.
     pub fn valid(text: &'a str) -> Option<Json<'a>> {
-        let is_valid = serde_json::from_str::<IgnoredAny>(text).is_ok() && has_whole_escapes(text);
+        let is_valid = match scan::check(text) {
+            Checked::Valid { has_numbers } => !has_numbers || has_whole_escapes(text),
+            Checked::Wrong => false,
+            Checked::Deep => serde_json::from_str::<IgnoredAny>(text).is_ok() && has_whole_escapes(text),
+        };
         is_valid.then(|| Json(text.trim_ascii()))
     }
 
@@ -232,38 +238,32 @@ fn has_whole_escapes(text: &str) -> bool {
 
 /// Where a value of a valid text ends that begins at a place.
 fn end_of(bytes: &[u8], from: usize) -> usize {
+    let is_over = |byte: &u8| matches!(byte, b',' | b':' | b'}' | b']') || byte.is_ascii_whitespace();
+    let at = match bytes.get(from) {
+        Some(b'"') => scan::end_of_letters(bytes, from + 1),
+        Some(b'{' | b'[') => end_of_several(bytes, from),
+        _ => from + bytes.iter().skip(from).take_while(|byte| !is_over(byte)).count(),
+    };
+    at.min(bytes.len())
+}
+
+/// Where an object or an array ends.
+fn end_of_several(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
     let mut depth = 0_usize;
     while let Some(byte) = bytes.get(at) {
+        at += 1;
         match byte {
-            b'"' => {
-                at += 1;
-                while let Some(byte) = bytes.get(at).filter(|byte| **byte != b'"') {
-                    at += if *byte == b'\\' { 2 } else { 1 };
-                }
-                at += 1;
-            }
-            b'{' | b'[' => {
-                depth += 1;
-                at += 1;
-            }
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                at += 1;
-            }
-            _ if depth > 0 => at += 1,
-            _ => {
-                let is_over =
-                    |byte: &u8| matches!(byte, b',' | b':' | b'}' | b']') || byte.is_ascii_whitespace();
-                let rest = bytes.iter().skip(at);
-                return at + rest.take_while(|byte| !is_over(byte)).count();
-            }
+            b'"' => at = scan::end_of_letters(bytes, at),
+            b'{' | b'[' => depth += 1,
+            _ => depth = depth.saturating_sub(1),
         }
         if depth == 0 {
             break;
         }
+        at = scan::next_mark(bytes, at);
     }
-    at.min(bytes.len())
+    at
 }
 
 /// See [`Json::elements`].
@@ -332,10 +332,24 @@ fn write_number(number: &str, text: &mut String) {
     if !number.contains(['.', 'e', 'E']) {
         return text.push_str(if number == "-0" { "0" } else { number });
     }
+    if is_shortest(number) {
+        return text.push_str(number);
+    }
     match number.parse::<f64>() {
         Ok(value) if value.is_finite() => write_float(value, text),
         _ => text.push_str(number),
     }
+}
+
+/// Whether a number with a point is written as [`write_float`] would: floats tell all numbers of 15 digits apart, so that no shorter one is the
+/// same float.
+fn is_shortest(number: &str) -> bool {
+    let digits = number.strip_prefix('-').unwrap_or(number);
+    let Some((whole, part)) = digits.split_once('.') else { return false };
+    let are_digits = part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_ended = part == "0" || !part.ends_with('0');
+    // Six digits behind the point are not so small that an exponent would be written.
+    are_digits && is_ended && whole.len() + part.len() <= 15 && (whole != "0" || part.len() <= 6)
 }
 
 /// Writes a finite float so that it is read as the same.
@@ -382,6 +396,14 @@ mod tests {
         );
         assert_eq!(compact("\"\\u00e9\\/\\n\\u0001\""), "\"é/\\n\\u0001\"");
         assert_eq!(compact("[true,false,null]"), "[true,false,null]");
+        for digits in 1..16 {
+            for number in
+                ["1", "-7", "0", "123456789012"].map(|whole| format!("{whole}.{}", "3".repeat(digits)))
+            {
+                assert_eq!(compact(&number), format!("{:?}", number.parse::<f64>().unwrap()), "{number}");
+            }
+        }
+        assert_eq!(compact("[0.000001,0.000000,0.50,-0.0,0.0]"), "[0.000001,0.0,0.5,-0.0,0.0]");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod marks;
 mod merge;
 mod path;
 mod read;
+mod scan;
 mod write;
 
 use std::sync::Arc;
