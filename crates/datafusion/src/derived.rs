@@ -118,6 +118,16 @@ impl Derived {
         self.key
     }
 
+    /// Notes that it is computed for a share of its table's rows, unless it was for all or has been for as many as there are.
+    pub(crate) fn is_computed_in_part(&self, share: f64) -> bool {
+        REGISTRY.lock().in_part(&self.expr, share)
+    }
+
+    /// Notes that it is computed for all rows of its table.
+    pub(crate) fn is_computed_whole(&self) {
+        REGISTRY.lock().in_part(&self.expr, f64::INFINITY);
+    }
+
     /// Why it, or a part of it, failed on this data before.
     pub(crate) fn failure(&self, identity: Option<&str>) -> Option<String> {
         REGISTRY.lock().failure(&self.expr, identity?)
@@ -283,6 +293,8 @@ struct Registry {
 struct Known {
     expr: Expr,
     number: u64,
+    /// For how many rows it was computed, by the rows of its table.
+    computed: f64,
     /// Data on which the expression fails, and how.
     failures: VecDeque<(String, String)>,
 }
@@ -301,8 +313,21 @@ impl Registry {
             self.known.pop_front();
         }
         self.next += 1;
-        self.known.push_back(Known { expr: Arc::clone(expr), number: self.next, failures: VecDeque::new() });
+        self.known.push_back(Known {
+            expr: Arc::clone(expr),
+            number: self.next,
+            computed: 0.0,
+            failures: VecDeque::new(),
+        });
         self.next
+    }
+
+    /// Whether less than all rows have been asked for with this share of them, which is added.
+    fn in_part(&mut self, expr: &Expr, share: f64) -> bool {
+        let mut known = self.known.iter_mut();
+        let Some(known) = known.find(|known| known.expr.as_ref() == expr.as_ref()) else { return false };
+        known.computed += share;
+        known.computed <= 1.0
     }
 
     fn failure(&self, expr: &Expr, identity: &str) -> Option<String> {

@@ -39,6 +39,8 @@ pub struct ScanTable {
     derived: Vec<Derived>,
     /// What holds for the rows that it is narrowed to.
     conditions: Vec<Derived>,
+    /// Whether the next plan may not narrow it: what is computed of its rows is computed for all once that was asked for often.
+    is_for_now: bool,
     data: Data,
     identity: Option<String>,
     /// Of batches in memory.
@@ -104,6 +106,7 @@ impl ScanTable {
             schema,
             derived: Vec::new(),
             conditions: Vec::new(),
+            is_for_now: false,
             data,
             identity: None,
             memory: None,
@@ -165,6 +168,7 @@ impl ScanTable {
             schema,
             derived,
             conditions,
+            is_for_now: false,
             data,
             identity,
             memory: None,
@@ -205,6 +209,11 @@ impl ScanTable {
     /// What holds for the rows that it is narrowed to: none where it has all of its data's.
     pub(crate) fn conditions(&self) -> &[Derived] {
         &self.conditions
+    }
+
+    /// Whether the next plan may not narrow it.
+    pub(crate) fn is_for_now(&self) -> bool {
+        self.is_for_now
     }
 
     pub(crate) fn data(&self) -> &Data {
@@ -265,7 +274,8 @@ impl ScanTable {
 
     /// Leaves only the rows that a condition holds for, which a plan's filters leave anyway. What is read of them is the
     /// query's own: it has no identity, so that nobody takes it for columns of the data.
-    pub(crate) fn narrow(&mut self, condition: Derived) {
+    pub(crate) fn narrow(&mut self, condition: Derived, is_for_now: bool) {
+        self.is_for_now |= is_for_now;
         if self.conditions.iter().all(|known| known.expr() != condition.expr()) {
             self.conditions.push(condition);
         }
@@ -318,18 +328,26 @@ impl ScanTable {
                 identity: Some(format!("{identity}|where {}", selection.text(&self.schema))),
                 memory: None,
                 exact_rows: None,
-                ..self.selecting(Arc::clone(selection))
+                ..self.selecting(Some(Arc::clone(selection)))
             })
         }))
     }
 
-    /// The same table, of which only these rows are asked for.
-    pub(crate) fn selecting(&self, selection: Arc<Selection>) -> ScanTable {
+    /// The same table, of which a plan filters the rows by one more condition.
+    pub(crate) fn filtered(&self, condition: Arc<dyn PhysicalExpr>) -> ScanTable {
+        let mut table = ScanTable { filter: self.filter.clone(), ..self.selecting(None) };
+        table.filter_by(condition);
+        table
+    }
+
+    /// The same table, of which only these rows are asked for, or nothing is known yet.
+    pub(crate) fn selecting(&self, selection: Option<Arc<Selection>>) -> ScanTable {
         ScanTable {
             name: self.name.clone(),
             schema: Arc::clone(&self.schema),
             derived: self.derived.clone(),
             conditions: self.conditions.clone(),
+            is_for_now: self.is_for_now,
             data: self.data.clone(),
             identity: self.identity.clone(),
             memory: self.memory.clone(),
@@ -338,7 +356,7 @@ impl ScanTable {
             filter: None,
             bounds_filter: None,
             kept_row_groups: OnceLock::new(),
-            selection: Some(selection),
+            selection,
             selected: OnceLock::new(),
         }
     }

@@ -3,29 +3,40 @@
 //! `SELECT * … ORDER BY t LIMIT 10` needs all of the column that it sorts by, and of the others ten rows. Where they are not in memory,
 //! the query is run for the key alone first. Its tenth value bounds the rows that can be among the first ten, and the table is narrowed to
 //! these as it is read. What is narrowed so is what filters narrow (`selection`): the plan stays as it is, and sorts what is left.
+//!
+//! Where rows are clustered by the key, as those of a log are by their times, not even the key is read: the query is run over the row groups
+//! that come first by their bounds. If these have as many rows as are wanted, they are the first of all.
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::TaskContext;
 use datafusion::functions::math::isnan;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, Column, IsNullExpr, lit};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, IsNotNullExpr, IsNullExpr, lit};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use kelpie_compile::expr::{ArithmeticOp, Expr, ExprKind};
-use kelpie_compile::plan::{JoinKind, Plan, Scan, SortKey};
-use kelpie_compile::types::Literal;
-use kelpie_engine::{CacheMode, CancelToken, Engine, EngineError, Query, QueryMetrics};
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, children};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, JoinKind, Plan, Scan, SortKey};
+use kelpie_compile::types::{self, Literal};
+use kelpie_engine::{CacheMode, CancelToken, Engine, EngineError, Query, QueryMetrics, QueryOutput};
 use tokio::runtime::Handle;
 
 use crate::derived::Derived;
 use crate::selection::{MOST_SHARE, Selection, may_be_narrowed};
 use crate::source::ScanTable;
 use crate::translate::pruned;
+use crate::types::literal;
 
-/// A sort that keeps few rows of a table of many columns.
+/// The shares of a key's range whose row groups are looked at before all others.
+const FIRST_SHARES: [f64; 2] = [1.0 / 32.0, 1.0 / 8.0];
+
+/// Rows are clustered by the key where such a share of its range has no more than this share of them.
+const MOST_FIRST: f64 = 0.25;
+
+/// A sort that keeps few rows of a table.
 pub(crate) struct TopRows {
     table: Arc<ScanTable>,
     /// Its number in the plan.
@@ -33,6 +44,8 @@ pub(crate) struct TopRows {
     /// The position in the table of the key that the rows are sorted by before others, and those of the columns that are read.
     column: usize,
     columns: Vec<usize>,
+    /// Whether enough others are wanted beside the key, of few enough rows, to read the key before them.
+    is_wide: bool,
     descending: bool,
     nulls_first: bool,
     /// Rows that are wanted.
@@ -53,7 +66,7 @@ pub(crate) struct BoundedQuery {
 }
 
 impl TopRows {
-    /// The sort that a query ends with, if it keeps few of many rows of a wide table.
+    /// The sort that a query ends with, if it keeps few of the rows of a table.
     pub fn of(query: &Query, tables: &[Arc<ScanTable>], context: &Arc<TaskContext>) -> Option<TopRows> {
         let plan = &query.plan;
         let (input, keys, fetch) = last_sort(plan).filter(|_| reads_parts(query))?;
@@ -71,14 +84,16 @@ impl TopRows {
         // As many as may be read: rows that are not wanted are among them where keys are equal.
         let more = (rows as f64 * MOST_SHARE) as usize;
         let data_type = table.stored().fields().get(column)?.data_type();
-        if fetch >= more || !is_compared(data_type) || !may_be_narrowed(&table, column, &columns) {
+        if !is_compared(data_type) {
             return None;
         }
+        let is_wide = fetch < more && may_be_narrowed(&table, column, &columns);
         Some(TopRows {
             table,
             source,
             column,
             columns,
+            is_wide,
             descending: key.descending,
             nulls_first: key.nulls_first,
             fetch,
@@ -86,6 +101,74 @@ impl TopRows {
             context: Arc::clone(context),
             runtime: Handle::try_current().ok()?,
         })
+    }
+
+    /// The answer, where its columns are not in memory, and it is found among rows whose row groups come first. An error is only that it
+    /// was cancelled.
+    pub fn of_first_groups(
+        &self,
+        engine: &Engine,
+        query: &Query,
+        cancel: &CancelToken,
+    ) -> Result<Option<QueryOutput>, EngineError> {
+        if engine.has_columns(query, self.source, &self.columns) {
+            return Ok(None);
+        }
+        for share in FIRST_SHARES {
+            let Some(first) = self.first_groups(query, share) else { continue };
+            let found = match engine.execute(&first, cancel) {
+                Ok(found) => found,
+                Err(EngineError::Cancelled) => return Err(EngineError::Cancelled),
+                Err(_) => return Ok(None),
+            };
+            if all_rows(&query.plan).is_some_and(|all| found.batch.num_rows() == all) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The query over the rows in a share of the range of their key, if these are in few row groups.
+    fn first_groups(&self, query: &Query, share: f64) -> Option<Query> {
+        let range = self.table.expected().get(self.column)?.as_ref()?.range?;
+        let distance = (range.max.checked_sub(range.min)? as f64 * share) as i128;
+        let last = if self.descending { range.max - distance } else { range.min + distance };
+        let data_type = self.table.stored().fields().get(self.column)?.data_type();
+        let last = value_of(last, data_type)?;
+        let table = self.table.filtered(self.condition(&last)?);
+        let (kept, rows) =
+            (table.kept_row_groups(&self.context)?.rows as f64, self.table.exact_rows()? as f64);
+        if kept < self.fetch as f64 || kept > rows * MOST_FIRST {
+            return None;
+        }
+        let plan = self.with_last(&query.plan, &last)?;
+        let mut query = Query { plan, ..query.clone() };
+        *query.sources.get_mut(self.source)? =
+            Arc::new(table).bind(Arc::clone(&self.context), self.runtime.clone(), None);
+        Some(query)
+    }
+
+    /// A plan without the rows of the table whose key is later than a value.
+    fn with_last(&self, plan: &Plan, last: &ScalarValue) -> Option<Plan> {
+        let Plan::Scan(scan) = plan else {
+            let with_last = &mut |input: &Plan| self.with_last(input, last).ok_or(());
+            return plan.map_inputs(with_last).ok();
+        };
+        if scan.source != self.source {
+            return Some(plan.clone());
+        }
+        let place = scan.columns.iter().position(|column| *column == self.column)?;
+        let field = scan.fields.get(place)?;
+        let column = Box::new(Expr::column(place, field.data_type.clone(), field.nullable));
+        let boolean = |kind, nullable| Expr { kind, data_type: types::DataType::Boolean, nullable };
+        let op = if self.descending { CompareOp::Ge } else { CompareOp::Le };
+        let last = Box::new(Expr::literal(literal(last)?, field.data_type.clone()));
+        let mut predicate = boolean(ExprKind::Compare(op, column.clone(), last), field.nullable);
+        if self.nulls_first && field.nullable {
+            let is_null = boolean(ExprKind::IsNull(column), false);
+            predicate = boolean(ExprKind::Or(Box::new(predicate), Box::new(is_null)), true);
+        }
+        Some(Plan::Filter { input: Box::new(plan.clone()), predicate })
     }
 
     /// The query over the rows that may be among the first, where its columns are not in memory, and few rows may be. An error is only
@@ -96,7 +179,7 @@ impl TopRows {
         query: &Query,
         cancel: &CancelToken,
     ) -> Result<Option<BoundedQuery>, EngineError> {
-        if engine.has_columns(query, self.source, &self.columns) {
+        if !self.is_wide || engine.has_columns(query, self.source, &self.columns) {
             return Ok(None);
         }
         let Some((input, [key, ..], _)) = last_sort(&query.plan) else { return Ok(None) };
@@ -106,13 +189,14 @@ impl TopRows {
             Err(EngineError::Cancelled) => return Err(EngineError::Cancelled),
             Err(_) => return Ok(None),
         };
-        let value = |row: usize| ScalarValue::try_from_array(found.batch.columns().first()?, row).ok();
-        let rows = found.batch.num_rows();
-        let last = self.fetch.checked_sub(1).filter(|last| *last < rows).and_then(value);
-        // Where all that were looked at are equal from there on, nobody knows how many more are.
-        let ends = |last: &ScalarValue| rows < self.more || Some(last) != value(rows - 1).as_ref();
-        let Some(last) = last.filter(ends) else { return Ok(None) };
-        let Some(condition) = self.condition(&last) else { return Ok(None) };
+        let Some(last) = self.last_of(&found.batch) else { return Ok(None) };
+        if let Some(last) = &last
+            && !self.are_few(engine, (query, input), last, cancel)?
+        {
+            return Ok(None);
+        }
+        let condition = last.map_or_else(|| self.never(), |last| self.condition(&last));
+        let Some(condition) = condition else { return Ok(None) };
         let Some(table) = self.table_where(condition) else { return Ok(None) };
         let mut query = query.clone();
         if let Some(source) = query.sources.get_mut(self.source) {
@@ -123,10 +207,71 @@ impl TopRows {
         Ok(Some(BoundedQuery { query, metrics: found.metrics, step }))
     }
 
+    /// The last of the values that rows have which are among the first, if it bounds them; none where there is no row at all.
+    fn last_of(&self, keys: &RecordBatch) -> Option<Option<ScalarValue>> {
+        let value = |row: usize| ScalarValue::try_from_array(keys.columns().first()?, row).ok();
+        let rows = keys.num_rows();
+        let Some(last) = self.fetch.min(rows).checked_sub(1) else { return Some(None) };
+        let last = value(last)?;
+        // Where all that were looked at are equal from there on, nobody knows how many more are.
+        let ends = rows < self.more || Some(&last) != value(rows - 1).as_ref();
+        ends.then_some(Some(last))
+    }
+
+    /// Whether few rows of the table have a key up to a value: more than those that the query has found, where something between leaves rows
+    /// out.
+    fn are_few(
+        &self,
+        engine: &Engine,
+        (query, input): (&Query, &Plan),
+        last: &ScalarValue,
+        cancel: &CancelToken,
+    ) -> Result<bool, EngineError> {
+        if last.is_null() || matches!(input, Plan::Scan(_)) {
+            return Ok(true);
+        }
+        let mut scans = Vec::new();
+        scans_of(input, &mut scans);
+        let scan = scans.into_iter().find(|scan| scan.source == self.source);
+        let Some(mut rows) = scan.and_then(|scan| self.with_last(&Plan::Scan(scan.clone()), last)) else {
+            return Ok(false);
+        };
+        for predicate in simple_filters(input, self.source) {
+            rows = Plan::Filter { input: Box::new(rows), predicate };
+        }
+        let field = types::Field { name: "rows".into(), data_type: types::DataType::Int64, nullable: false };
+        let count = Aggregate { function: AggregateFunction::Count, argument: None, distinct: false, field };
+        let count = Plan::Aggregate {
+            input: Box::new(rows),
+            keys: Vec::new(),
+            aggregates: vec![count],
+            names: Vec::new(),
+        };
+        let count = Query { plan: pruned(&count), ..query.clone() };
+        match engine.execute(&count, cancel) {
+            Ok(found) => {
+                let rows =
+                    found.batch.columns().first().and_then(|rows| rows.as_primitive_opt::<Int64Type>());
+                let rows = rows.and_then(|rows| rows.values().first().copied());
+                Ok(rows.is_some_and(|rows| rows <= self.more as i64))
+            }
+            Err(EngineError::Cancelled) => Err(EngineError::Cancelled),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// What holds for no row.
+    fn never(&self) -> Option<Arc<dyn PhysicalExpr>> {
+        let field = self.table.stored().fields().get(self.column)?;
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), self.column));
+        let is_null: Arc<dyn PhysicalExpr> = Arc::new(IsNullExpr::new(Arc::clone(&column)));
+        Some(Arc::new(BinaryExpr::new(is_null, Operator::And, Arc::new(IsNotNullExpr::new(column)))))
+    }
+
     fn table_where(&self, condition: Arc<dyn PhysicalExpr>) -> Option<ScanTable> {
         let condition = Derived::of_this_query(&condition, self.table.stored()).ok()?;
         let selection = Selection::of_key(&self.table, self.column, condition)?;
-        Some(self.table.selecting(Arc::new(selection)))
+        Some(self.table.selecting(Some(Arc::new(selection))))
     }
 
     /// What holds for the rows whose key is no later than a value; `None` where nothing tells.
@@ -150,6 +295,73 @@ impl TopRows {
             condition = either(condition, is_null());
         }
         Some(condition)
+    }
+}
+
+/// What filters right above the scan of a table compare with constants, by which it is narrowed too ([`Selection::of_key`]).
+fn simple_filters(plan: &Plan, source: usize) -> Vec<Expr> {
+    let mut found = Vec::new();
+    let mut below = plan;
+    while let Plan::Filter { input, predicate } = below {
+        let mut conjuncts = vec![predicate];
+        while let Some(conjunct) = conjuncts.pop() {
+            match &conjunct.kind {
+                ExprKind::And(left, right) => conjuncts.extend([left.as_ref(), right.as_ref()]),
+                _ if is_simple(conjunct) => found.push(conjunct.clone()),
+                _ => {}
+            }
+        }
+        below = input;
+    }
+    match below {
+        Plan::Scan(scan) if scan.source == source => found,
+        Plan::Scan(_) => Vec::new(),
+        _ => plan.inputs().into_iter().flat_map(|input| simple_filters(input, source)).collect(),
+    }
+}
+
+fn is_simple(expr: &Expr) -> bool {
+    use ExprKind::*;
+    let is_one = matches!(
+        expr.kind,
+        Column(_)
+            | Literal(_)
+            | Compare(..)
+            | And(..)
+            | Or(..)
+            | Not(_)
+            | IsNull(_)
+            | IsNotNull(_)
+            | InList { .. }
+            | Like { .. }
+    );
+    is_one && children(expr).into_iter().all(is_simple)
+}
+
+/// How many rows a plan has if the sort at its end keeps as many as it may.
+fn all_rows(plan: &Plan) -> Option<usize> {
+    match plan {
+        Plan::Project { input, .. } => all_rows(input),
+        Plan::Limit { input, skip, fetch } => {
+            let rows = all_rows(input)?.saturating_sub(*skip);
+            Some(fetch.map_or(rows, |fetch| rows.min(fetch)))
+        }
+        Plan::Sort { fetch, .. } => *fetch,
+        _ => None,
+    }
+}
+
+/// A value of a type that is an integer inside.
+fn value_of(integer: i128, data_type: &DataType) -> Option<ScalarValue> {
+    match data_type {
+        DataType::Decimal128(precision, scale) => {
+            Some(ScalarValue::Decimal128(Some(integer), *precision, *scale))
+        }
+        DataType::Date32 => Some(ScalarValue::Date32(Some(i32::try_from(integer).ok()?))),
+        data_type if data_type.is_integer() || matches!(data_type, DataType::Timestamp(..)) => {
+            ScalarValue::Int64(Some(i64::try_from(integer).ok()?)).cast_to(data_type).ok()
+        }
+        _ => None,
     }
 }
 

@@ -337,6 +337,24 @@ async fn what_only_few_rows_need_is_computed_for_those_and_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_part_of_the_rows_needs_is_computed_for_all_once_it_is_asked_for_often() {
+    let pair = Pair::new(2);
+    let calls = Arc::new(AtomicUsize::new(0));
+    pair.kelpie.context().register_udf(counting("tripled", Volatility::Immutable, Arc::clone(&calls)));
+    pair.plain.register_udf(counting("tripled", Volatility::Immutable, Arc::default()));
+    let sql = "SELECT tripled(id) k, count(*), sum(x) FROM t WHERE id < 1100 GROUP BY 1";
+    pair.compiled(sql).await;
+    assert_eq!(calls.load(Ordering::Relaxed), 1100);
+    for _ in 0..12 {
+        pair.compiled(sql).await;
+    }
+    let (all, rows) = (calls.load(Ordering::Relaxed), ROWS as usize);
+    assert!((1100 + rows..4 * rows).contains(&all), "{all}");
+    pair.compiled(sql).await;
+    assert_eq!(calls.load(Ordering::Relaxed), all, "it is kept by now");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn filters_that_leave_few_rows_are_followed_down_to_the_table() {
     for partitions in [1, 4] {
         let pair = Pair::new(partitions);

@@ -84,6 +84,7 @@ async fn session(folder: &TempDir, settings: &[(&str, &str)]) -> KelpieSession {
 }
 
 const STEP: &str = "rows behind the first";
+const FIRST_GROUPS: &str = "the first row groups have all rows that are wanted";
 
 /// Each in a session that has read nothing, and where all is in memory.
 #[tokio::test(flavor = "multi_thread")]
@@ -94,7 +95,7 @@ async fn first_rows_are_those_of_the_whole_table() {
     let cases = [
         ("order by k, n limit 3", true),
         ("order by k desc nulls last, n limit 5", true),
-        ("order by n desc limit 3 offset 4", true),
+        ("where few < 3 order by n % 7, n limit 4", false),
         ("where w1 > 0 and k > 0 order by k limit 3", true),
         ("where length(name) > 7 order by day, n limit 2", true),
         ("order by f desc nulls last, n limit 2", false),
@@ -115,8 +116,9 @@ async fn first_rows_are_those_of_the_whole_table() {
         ("order by few nulls first, n limit 4", true),
         ("order by few nulls first, n limit 5", false),
         // Fewer than are wanted.
-        ("where n in (5, 7, 399999) order by k limit 4", false),
-        ("where n < 0 order by k limit 4", false),
+        ("where n in (5, 7, 399999) order by k limit 4", true),
+        ("where w1 % 100000 = 5 order by k limit 40", false),
+        ("where w1 = 7 and w2 % 3 = 5 order by k limit 4", true),
         // As many as there are pages.
         ("order by k limit 24", false),
     ];
@@ -129,6 +131,68 @@ async fn first_rows_are_those_of_the_whole_table() {
         }
         let shown = text(&compiled, &format!("explain analyze {sql}")).await;
         assert_eq!(shown.contains(STEP), narrowed, "{sql}: {shown}");
+    }
+}
+
+/// A log: its rows come in the order of their times, but for a few that come late.
+fn log() -> RecordBatch {
+    let late = |n: i64| n % 97 == 5;
+    let time = |n: i64| 1_000_000 + (if late(n) { n - 900 } else { n }) / 3;
+    let level = |n: i64| ["info", "warn", "error"][(scattered(n) as usize >> 7) % 3];
+    let columns: Vec<(&str, ArrayRef, bool)> = vec![
+        ("n", Arc::new(Int64Array::from_iter_values(0..ROWS)), false),
+        (
+            "time",
+            Arc::new((0..ROWS).map(|n| (n % 50_000 != 7).then(|| time(n))).collect::<Int64Array>()),
+            true,
+        ),
+        ("level", Arc::new((0..ROWS).map(|n| Some(level(n))).collect::<StringArray>()), false),
+        ("text", Arc::new((0..ROWS).map(|n| Some(format!("ligne {n}"))).collect::<StringArray>()), false),
+        ("few", Arc::new(Int64Array::from_iter_values((0..ROWS).map(|n| n % 10))), false),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_rows_of_a_log_are_in_its_first_row_groups() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("log.parquet");
+    let rows = log();
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(10_000)).build();
+    let file = fs::File::create(&path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties)).unwrap();
+    writer.write(&rows).unwrap();
+    writer.close().unwrap();
+    let session = async |cache: &str| {
+        let options = SessionOptions::default().with("kelpie.device", "cpu").with("kelpie.min_rows", "0");
+        let session = KelpieSession::new(options.with("kelpie.cache", cache)).unwrap();
+        session.register_path("log", &path).await.unwrap();
+        session
+    };
+    let whole = session("all").await;
+    let cases = [
+        ("order by time, n limit 10", true),
+        ("order by time desc nulls last, n limit 10 offset 3", true),
+        ("where level = 'error' and text like '%7' order by time desc nulls last, n limit 5", true),
+        ("where few in (3, 4) order by time, text limit 7", true),
+        // NULLs come first, and row groups have how many there are.
+        ("order by time desc, n limit 5", true),
+        // These rows are not in the first eighth.
+        ("where n between 200000 and 200010 order by time, n limit 5", false),
+        ("where n > 399990 and text like '%9' order by time, n limit 5", false),
+        ("where n < 0 order by time, n limit 5", false),
+        // There is no column of which they are clustered by.
+        ("order by few, n limit 5", false),
+    ];
+    for (rest, in_first) in cases {
+        let sql = format!("select * from log {rest}");
+        let expected = text(&whole, &sql).await;
+        let compiled = session("auto").await;
+        for run in 0..2 {
+            assert_eq!(text(&compiled, &sql).await, expected, "{sql}, run {run}");
+        }
+        let shown = text(&compiled, &format!("explain analyze {sql}")).await;
+        assert_eq!(shown.contains(FIRST_GROUPS), in_first, "{sql}: {shown}");
     }
 }
 

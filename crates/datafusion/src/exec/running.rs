@@ -9,7 +9,9 @@ use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::{DataFusionError, Result};
-use kelpie_engine::{Batches, CancelToken, Engine, EngineError, FIRST_RUN, Place, Query, QueryMetrics};
+use kelpie_engine::{
+    Batches, CancelToken, Engine, EngineError, FIRST_RUN, Place, Query, QueryMetrics, QueryOutput,
+};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -76,6 +78,13 @@ impl EngineJob {
         let first = self.may_be_first.then(|| self.engine.first_run(&self.query)).flatten();
         let query = first.as_ref().unwrap_or(&self.query);
         let top_rows = self.top_rows.as_ref();
+        let found =
+            top_rows.map(|top_rows| top_rows.of_first_groups(&self.engine, query, cancel)).transpose()?;
+        if let Some(QueryOutput { batch, mut metrics }) = found.flatten() {
+            take(batch)?;
+            metrics.steps.push("the first row groups have all rows that are wanted".into());
+            return Ok((metrics, start.elapsed().saturating_sub(waited)));
+        }
         let bounded = top_rows.map(|top_rows| top_rows.bounded(&self.engine, query, cancel)).transpose()?;
         let bounded = bounded.flatten();
         let query = bounded.as_ref().map_or(query, |bounded| &bounded.query);

@@ -42,6 +42,9 @@ use crate::types;
 /// Where filters let fewer rows than this share of the table come to an expression, it is computed for those only.
 const LEAST_SHARE: f64 = 0.1;
 
+/// Up to this share it is too, until it has been computed for as many rows as there are: nobody knows how often it is asked for.
+const SHARE_FOR_NOW: f64 = 0.5;
+
 type PhysicalRef = Arc<dyn PhysicalExpr>;
 
 impl ExprTranslator<'_> {
@@ -73,18 +76,21 @@ impl ExprTranslator<'_> {
         let deriver = self.derive.as_mut()?;
         let data_type = types::column_type(&e.data_type(self.schema).ok()?)?;
         let nullable = e.nullable(self.schema).unwrap_or(true);
-        let Located { scan, expr, conditions } = match located(e, deriver.below) {
+        let Located { scan, expr, derived, conditions, is_for_now } = match located(e, deriver.below) {
             Ok(located) => located,
             Err(None) => return None,
             Err(Some(reason)) => return self.refuse(e, &format!("not a column of its own: {reason}")),
         };
+        if conditions.is_empty() {
+            derived.is_computed_whole();
+        }
         let reasons = self.reasons.split_off(first);
         let field = Field { name: e.to_string(), data_type: data_type.clone(), nullable };
         let below = match deriver.below {
             Below::Node(node) => address(node),
             Below::Sides(..) | Below::Table(_) => 0,
         };
-        deriver.requests.push(Request { scan, below, expr, conditions, field, reasons });
+        deriver.requests.push(Request { scan, below, expr, conditions, is_for_now, field, reasons });
         Some(Expr::column(REQUESTS + deriver.requests.len() - 1, data_type, nullable))
     }
 }
@@ -94,8 +100,10 @@ struct Located {
     /// The address of the scan's node.
     scan: usize,
     expr: PhysicalRef,
+    derived: Derived,
     /// As in [`Request`].
     conditions: Vec<PhysicalRef>,
+    is_for_now: bool,
 }
 
 /// The scan that an expression reads, and the expression over its table; else why not, where that is worth a line.
@@ -117,15 +125,23 @@ fn located(e: &PhysicalRef, below: Below<'_>) -> Result<Located, Option<String>>
     let mut filters = Vec::new();
     let (scan_node, expr) = pushed(expr, node, &mut filters)?;
     let scan = scan_node.downcast_ref::<DataSourceExec>().ok_or(None)?;
-    let is_few = |node: &Node| match (rows_estimate(node), rows_estimate(&scan_node)) {
-        (Some(here), Some(all)) => here < all * LEAST_SHARE,
-        _ => false,
+    let share = |node: &Node| match (rows_estimate(node), rows_estimate(&scan_node)) {
+        (Some(here), Some(all)) if all > 0.0 => here / all,
+        _ => 1.0,
     };
-    let conditions = if filters.first().is_some_and(is_few) { conditions(&filters, scan) } else { None };
-    if conditions.is_none() && is_few(node) {
+    let kept = filters.first().map_or(1.0, share);
+    let conditions = if kept < SHARE_FOR_NOW { conditions(&filters, scan) } else { None };
+    if (conditions.is_none() || kept >= LEAST_SHARE) && share(node) < LEAST_SHARE {
         return Err(Some("less than a tenth of the table's rows come to it".into()));
     }
-    checked(scan, expr, conditions.unwrap_or_default()).map_err(Some)
+    let mut located = checked(scan, expr, conditions.unwrap_or_default()).map_err(Some)?;
+    if kept >= LEAST_SHARE && !located.conditions.is_empty() {
+        located.is_for_now = located.derived.is_computed_in_part(kept);
+        if !located.is_for_now {
+            return checked(scan, located.expr, Vec::new()).map_err(Some);
+        }
+    }
+    Ok(located)
 }
 
 /// A condition over a node's columns as one over the table of the one scan below it, and that scan's address.
@@ -144,7 +160,10 @@ fn checked(
     let derived = Derived::new(&expr, table.stored())?;
     match derived.failure(table.identity()) {
         Some(reason) if conditions.is_empty() => Err(format!("computed for every row, it fails: {reason}")),
-        _ => Ok(Located { scan: std::ptr::from_ref(scan).addr(), expr, conditions }),
+        _ => {
+            let scan = std::ptr::from_ref(scan).addr();
+            Ok(Located { scan, expr, derived, conditions, is_for_now: false })
+        }
     }
 }
 

@@ -41,6 +41,7 @@ impl PlacedWord {
         let keys = words.bits();
         match () {
             () if !words.is_exact() => Err("texts that may have the same word decide the order".into()),
+            () if place >= INTEGER_BITS => Err("how many rows there are is not known".into()),
             () if keys + place > NUMBER_BITS => {
                 Err(format!("the order has {keys} bits and a row's place {place}, more than one number"))
             }

@@ -257,7 +257,8 @@ impl Adding<'_> {
                 let made = table.and_then(|table| {
                     let derived = Derived::new(&asked.expr, table.stored()).ok()?;
                     for condition in &asked.conditions {
-                        table.narrow(Derived::of_this_query(condition, table.stored()).ok()?);
+                        let condition = Derived::of_this_query(condition, table.stored()).ok()?;
+                        table.narrow(condition, asked.is_for_now);
                     }
                     let nullable = derived.field().is_nullable();
                     Some((table.derive(derived), nullable))

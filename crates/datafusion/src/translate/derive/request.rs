@@ -25,6 +25,8 @@ pub(in crate::translate) struct Request {
     pub expr: PhysicalRef,
     /// What holds for the few rows that come to it, over the table too; nothing where it is computed for all.
     pub conditions: Vec<PhysicalRef>,
+    /// Whether it is computed for all as soon as it was asked for often enough.
+    pub is_for_now: bool,
     pub field: Field,
     /// Why the expression does not compile.
     pub reasons: Vec<String>,
