@@ -16,7 +16,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::execution::TaskContext;
 use datafusion::functions::math::isnan;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, Column, IsNotNullExpr, IsNullExpr, lit};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, IsNullExpr, lit};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, children};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, JoinKind, Plan, Scan, SortKey};
@@ -54,6 +54,13 @@ pub(crate) struct TopRows {
     more: usize,
     context: Arc<TaskContext>,
     runtime: Handle,
+}
+
+/// What is known once the query was run for its key alone.
+pub(crate) enum Bounded {
+    /// It has no rows at all; what finding that took.
+    Nothing(Box<QueryMetrics>),
+    Query(Box<BoundedQuery>),
 }
 
 /// A query over the rows that may be among the first.
@@ -178,7 +185,7 @@ impl TopRows {
         engine: &Engine,
         query: &Query,
         cancel: &CancelToken,
-    ) -> Result<Option<BoundedQuery>, EngineError> {
+    ) -> Result<Option<Bounded>, EngineError> {
         if !self.is_wide || engine.has_columns(query, self.source, &self.columns) {
             return Ok(None);
         }
@@ -189,13 +196,14 @@ impl TopRows {
             Err(EngineError::Cancelled) => return Err(EngineError::Cancelled),
             Err(_) => return Ok(None),
         };
+        if found.batch.num_rows() == 0 {
+            return Ok(Some(Bounded::Nothing(Box::new(found.metrics))));
+        }
         let Some(last) = self.last_of(&found.batch) else { return Ok(None) };
-        if let Some(last) = &last
-            && !self.are_few(engine, (query, input), last, cancel)?
-        {
+        if !self.are_few(engine, (query, input), &last, cancel)? {
             return Ok(None);
         }
-        let condition = last.map_or_else(|| self.never(), |last| self.condition(&last));
+        let condition = self.condition(&last);
         let Some(condition) = condition else { return Ok(None) };
         let Some(table) = self.table_where(condition) else { return Ok(None) };
         let mut query = query.clone();
@@ -204,18 +212,18 @@ impl TopRows {
         }
         let step =
             format!("rows behind the first {} in order are not read of {}", self.fetch, self.table.name());
-        Ok(Some(BoundedQuery { query, metrics: found.metrics, step }))
+        let bounded = BoundedQuery { query, metrics: found.metrics, step };
+        Ok(Some(Bounded::Query(Box::new(bounded))))
     }
 
-    /// The last of the values that rows have which are among the first, if it bounds them; none where there is no row at all.
-    fn last_of(&self, keys: &RecordBatch) -> Option<Option<ScalarValue>> {
+    /// The last of the values that rows have which are among the first, if it bounds them.
+    fn last_of(&self, keys: &RecordBatch) -> Option<ScalarValue> {
         let value = |row: usize| ScalarValue::try_from_array(keys.columns().first()?, row).ok();
         let rows = keys.num_rows();
-        let Some(last) = self.fetch.min(rows).checked_sub(1) else { return Some(None) };
-        let last = value(last)?;
+        let last = value(self.fetch.min(rows).checked_sub(1)?)?;
         // Where all that were looked at are equal from there on, nobody knows how many more are.
         let ends = rows < self.more || Some(&last) != value(rows - 1).as_ref();
-        ends.then_some(Some(last))
+        ends.then_some(last)
     }
 
     /// Whether few rows of the table have a key up to a value: more than those that the query has found, where something between leaves rows
@@ -258,14 +266,6 @@ impl TopRows {
             Err(EngineError::Cancelled) => Err(EngineError::Cancelled),
             Err(_) => Ok(false),
         }
-    }
-
-    /// What holds for no row.
-    fn never(&self) -> Option<Arc<dyn PhysicalExpr>> {
-        let field = self.table.stored().fields().get(self.column)?;
-        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), self.column));
-        let is_null: Arc<dyn PhysicalExpr> = Arc::new(IsNullExpr::new(Arc::clone(&column)));
-        Some(Arc::new(BinaryExpr::new(is_null, Operator::And, Arc::new(IsNotNullExpr::new(column)))))
     }
 
     fn table_where(&self, condition: Arc<dyn PhysicalExpr>) -> Option<ScanTable> {

@@ -17,6 +17,7 @@ mod dialect;
 mod dictionaries;
 mod differential;
 mod embed;
+mod end_rows;
 mod external_tables;
 mod file_options;
 mod files;

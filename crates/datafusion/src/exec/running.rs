@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::KelpieExec;
 use super::errors::{into_datafusion, panicked};
-use crate::top_rows::TopRows;
+use crate::top_rows::{Bounded, TopRows};
 
 /// Batches that are ready before anybody asks for them.
 pub(super) const BATCHES_IN_FLIGHT: usize = 4;
@@ -86,7 +86,14 @@ impl EngineJob {
             return Ok((metrics, start.elapsed().saturating_sub(waited)));
         }
         let bounded = top_rows.map(|top_rows| top_rows.bounded(&self.engine, query, cancel)).transpose()?;
-        let bounded = bounded.flatten();
+        let bounded = match bounded.flatten() {
+            Some(Bounded::Nothing(mut metrics)) => {
+                metrics.steps.push("the first rows in order have no keys: there are none".into());
+                return Ok((*metrics, start.elapsed().saturating_sub(waited)));
+            }
+            Some(Bounded::Query(bounded)) => Some(bounded),
+            None => None,
+        };
         let query = bounded.as_ref().map_or(query, |bounded| &bounded.query);
         let mut metrics = self.engine.stream(query, self.batches, cancel, &mut take)?;
         if let Some(bounded) = &bounded {

@@ -178,20 +178,20 @@ CREATE MACRO geometric_mean(x) AS exp(avg(ln(x)));
 CREATE MACRO skewness(x) AS
     CASE WHEN count(x) > 2 THEN
         sqrt(CAST(count(x) AS DOUBLE) * (count(x) - 1)) / (count(x) - 2)
-        * (sum(power(CAST(x AS DOUBLE), 3)) / count(x)
-           - 3 * sum(power(CAST(x AS DOUBLE), 2)) / count(x) * avg(CAST(x AS DOUBLE)) + 2 * power(avg(CAST(x AS DOUBLE)), 3))
+        * (sum(CAST(x AS DOUBLE) * CAST(x AS DOUBLE) * CAST(x AS DOUBLE)) / count(x)
+           - 3 * sum(CAST(x AS DOUBLE) * CAST(x AS DOUBLE)) / count(x) * avg(CAST(x AS DOUBLE)) + 2 * power(avg(CAST(x AS DOUBLE)), 3))
         / power(var_pop(CAST(x AS DOUBLE)), 1.5) END;
 CREATE MACRO kurtosis_pop(x) AS
     CASE WHEN count(x) > 1 THEN
-        (sum(power(CAST(x AS DOUBLE), 4)) / count(x) - 4 * sum(power(CAST(x AS DOUBLE), 3)) / count(x) * avg(CAST(x AS DOUBLE))
-         + 6 * sum(power(CAST(x AS DOUBLE), 2)) / count(x) * power(avg(CAST(x AS DOUBLE)), 2) - 3 * power(avg(CAST(x AS DOUBLE)), 4))
+        (sum(CAST(x AS DOUBLE) * CAST(x AS DOUBLE) * CAST(x AS DOUBLE) * CAST(x AS DOUBLE)) / count(x) - 4 * sum(CAST(x AS DOUBLE) * CAST(x AS DOUBLE) * CAST(x AS DOUBLE)) / count(x) * avg(CAST(x AS DOUBLE))
+         + 6 * sum(CAST(x AS DOUBLE) * CAST(x AS DOUBLE)) / count(x) * power(avg(CAST(x AS DOUBLE)), 2) - 3 * power(avg(CAST(x AS DOUBLE)), 4))
         / power(var_pop(CAST(x AS DOUBLE)), 2) - 3 END;
 CREATE MACRO kurtosis(x) AS
     CASE WHEN count(x) > 3 THEN
         (CAST(count(x) AS DOUBLE) - 1) / ((CAST(count(x) AS DOUBLE) - 2) * (count(x) - 3))
         * ((count(x) + 1)
-           * (sum(power(CAST(x AS DOUBLE), 4)) / count(x) - 4 * sum(power(CAST(x AS DOUBLE), 3)) / count(x) * avg(CAST(x AS DOUBLE))
-              + 6 * sum(power(CAST(x AS DOUBLE), 2)) / count(x) * power(avg(CAST(x AS DOUBLE)), 2) - 3 * power(avg(CAST(x AS DOUBLE)), 4))
+           * (sum(CAST(x AS DOUBLE) * CAST(x AS DOUBLE) * CAST(x AS DOUBLE) * CAST(x AS DOUBLE)) / count(x) - 4 * sum(CAST(x AS DOUBLE) * CAST(x AS DOUBLE) * CAST(x AS DOUBLE)) / count(x) * avg(CAST(x AS DOUBLE))
+              + 6 * sum(CAST(x AS DOUBLE) * CAST(x AS DOUBLE)) / count(x) * power(avg(CAST(x AS DOUBLE)), 2) - 3 * power(avg(CAST(x AS DOUBLE)), 4))
            / power(var_pop(CAST(x AS DOUBLE)), 2) - 3 * (count(x) - 1)) END;
 CREATE MACRO string_agg(s) AS string_agg(s, ',');
 CREATE MACRO group_concat(s) AS string_agg(s, ',');

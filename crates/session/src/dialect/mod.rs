@@ -12,6 +12,7 @@ mod columns;
 mod formats;
 mod from_first;
 mod functions;
+mod hash_function;
 mod interval_times;
 mod joins;
 mod json;

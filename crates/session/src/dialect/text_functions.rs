@@ -12,6 +12,7 @@ use regex::Regex;
 
 use super::ages::age;
 use super::by_row::{Body, ByRow, Definition, Kind, texts, texts_type};
+use super::hash_function::HashFunction;
 
 /// Adds the functions that a session has not got yet.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
@@ -19,6 +20,9 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
         if !state.scalar_functions().contains_key(definition.name) {
             state.register_udf(Arc::new(ScalarUDF::new_from_impl(ByRow::from(definition))))?;
         }
+    }
+    if !state.scalar_functions().contains_key("hash") {
+        state.register_udf(Arc::new(ScalarUDF::new_from_impl(HashFunction::new())))?;
     }
     Ok(())
 }
