@@ -400,6 +400,30 @@ async fn a_file_is_read_as_far_as_the_filter_needs_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn texts_of_files_are_computed_of_their_dictionaries() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("texts.parquet");
+    let pair = Pair::new(1);
+    pair.plain.sql("SET datafusion.execution.parquet.max_row_group_size = 500").await.unwrap();
+    // Few texts, some NULL; as many as rows; and columns of other types beside them.
+    let columns = "id, url, cast(d AS varchar) AS d, x, cast(id AS decimal(12, 2)) AS m, to_timestamp_seconds(moment) AS at";
+    let copy = format!("COPY (SELECT {columns} FROM t ORDER BY id) TO '{}'", path.display());
+    pair.plain.sql(&copy).await.unwrap().collect().await.unwrap();
+    pair.kelpie.register_path("f", &path).await.unwrap();
+    pair.plain.register_parquet("f", path.to_str().unwrap(), Default::default()).await.unwrap();
+    for sql in [
+        "SELECT md5(d) k, count(*), sum(m), max(at), count(x) FROM f GROUP BY 1",
+        "SELECT coalesce(md5(d), 'none') k, count(d), sum(id) FROM f GROUP BY 1",
+        "SELECT md5(url) k, max(d), sum(m) FROM f GROUP BY 1",
+        "SELECT md5(concat(d, '-', url)) k, count(*), count(x) FROM f GROUP BY 1",
+        "SELECT md5(d) k, md5(url) u, md5(cast(id % 3 AS varchar)) i, count(at) FROM f GROUP BY 1, 2, 3",
+        "SELECT length(md5(d)) k, count(*) FROM f WHERE md5(url) > '8' GROUP BY 1",
+    ] {
+        pair.compiled(sql).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_only_the_result_needs_is_left_to_datafusion() {
     let pair = Pair::new(1);
     pair.refused("SELECT id, md5(url) FROM t WHERE id % 2 = 0", "the function md5 is not compiled").await;

@@ -18,7 +18,7 @@ use datafusion::scalar::ScalarValue;
 use kelpie_datafusion::KelpieOptions;
 
 use super::expressions::has_expr;
-use super::orders::{Groups, joined};
+use super::orders::{Groups, is_volatile, joined};
 
 /// Of lists of more elements all rows are put in order.
 const MOST_ELEMENTS: i64 = 1000;
@@ -91,7 +91,8 @@ fn bounded(projection: Projection) -> Result<Transformed<LogicalPlan>> {
             None => firsts.push(First { order, filter, rows, calls: vec![call.clone()] }),
         }
     }
-    if firsts.is_empty() || others.iter().any(Expr::is_volatile) {
+    let is_several = !others.is_empty() || firsts.len() > 1;
+    if firsts.is_empty() || is_several && is_volatile(aggregate)? {
         return unchanged(projection);
     }
     let others = (!others.is_empty()).then(|| Groups { input: Arc::clone(&aggregate.input), calls: others });

@@ -57,13 +57,18 @@ fn split(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
             None => parts.push(Part { order, calls: vec![call.clone()] }),
         }
     }
-    let reads_once = aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(Expr::is_volatile);
-    if parts.len() < 2 || has_sets || reads_once {
+    if parts.len() < 2 || has_sets || is_volatile(&aggregate)? {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     }
     let of_order = |part: &Part| Groups { input: Arc::clone(&aggregate.input), calls: part.calls.clone() };
     let parts = parts.iter().map(of_order).collect();
     joined(&aggregate, parts).map(Transformed::yes)
+}
+
+/// Whether an aggregation's rows or groups would be others if they were computed twice.
+pub(super) fn is_volatile(aggregate: &Aggregate) -> Result<bool> {
+    let own = aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(Expr::is_volatile);
+    Ok(own || has_expr(&aggregate.input, Expr::is_volatile)?)
 }
 
 /// Some of an aggregation's calls over rows that have all of its groups.
