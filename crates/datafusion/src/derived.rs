@@ -33,6 +33,8 @@ use self::repeated::Finest;
 
 /// Expressions that are remembered.
 const KNOWN_EXPRESSIONS: usize = 512;
+/// An expression that filters leave many rows for is computed for these so often, and for all rows from then on.
+const MOST_PARTS: u32 = 2;
 /// Tables on which an expression failed that are remembered with it.
 const KNOWN_FAILURES: usize = 16;
 type Expr = Arc<dyn PhysicalExpr>;
@@ -118,14 +120,14 @@ impl Derived {
         self.key
     }
 
-    /// Notes that it is computed for a share of its table's rows, unless it was for all or has been for as many as there are.
-    pub(crate) fn is_computed_in_part(&self, share: f64) -> bool {
-        REGISTRY.lock().in_part(&self.expr, share)
+    /// Notes that it is asked for, and says whether that was so seldom that it may be computed for a part of its table's rows.
+    pub(crate) fn is_seldom_asked_for(&self) -> bool {
+        REGISTRY.lock().asked(&self.expr, 1) <= MOST_PARTS
     }
 
     /// Notes that it is computed for all rows of its table.
     pub(crate) fn is_computed_whole(&self) {
-        REGISTRY.lock().in_part(&self.expr, f64::INFINITY);
+        REGISTRY.lock().asked(&self.expr, MOST_PARTS);
     }
 
     /// Why it, or a part of it, failed on this data before.
@@ -293,8 +295,8 @@ struct Registry {
 struct Known {
     expr: Expr,
     number: u64,
-    /// For how many rows it was computed, by the rows of its table.
-    computed: f64,
+    /// How often it was asked for.
+    asked: u32,
     /// Data on which the expression fails, and how.
     failures: VecDeque<(String, String)>,
 }
@@ -316,18 +318,18 @@ impl Registry {
         self.known.push_back(Known {
             expr: Arc::clone(expr),
             number: self.next,
-            computed: 0.0,
+            asked: 0,
             failures: VecDeque::new(),
         });
         self.next
     }
 
-    /// Whether less than all rows have been asked for with this share of them, which is added.
-    fn in_part(&mut self, expr: &Expr, share: f64) -> bool {
+    /// How often an expression was asked for, so many times now.
+    fn asked(&mut self, expr: &Expr, times: u32) -> u32 {
         let mut known = self.known.iter_mut();
-        let Some(known) = known.find(|known| known.expr.as_ref() == expr.as_ref()) else { return false };
-        known.computed += share;
-        known.computed <= 1.0
+        let Some(known) = known.find(|known| known.expr.as_ref() == expr.as_ref()) else { return u32::MAX };
+        known.asked = known.asked.saturating_add(times);
+        known.asked
     }
 
     fn failure(&self, expr: &Expr, identity: &str) -> Option<String> {

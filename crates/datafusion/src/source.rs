@@ -39,7 +39,7 @@ pub struct ScanTable {
     derived: Vec<Derived>,
     /// What holds for the rows that it is narrowed to.
     conditions: Vec<Derived>,
-    /// Whether the next plan may not narrow it: what is computed of its rows is computed for all once that was asked for often.
+    /// Whether the next plan may not narrow it: what is computed of its rows is computed for all once that was asked for before.
     is_for_now: bool,
     data: Data,
     identity: Option<String>,

@@ -337,7 +337,7 @@ async fn what_only_few_rows_need_is_computed_for_those_and_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_part_of_the_rows_needs_is_computed_for_all_once_it_is_asked_for_often() {
+async fn what_a_part_of_the_rows_needs_is_computed_for_all_once_it_is_asked_for_again() {
     let pair = Pair::new(2);
     let calls = Arc::new(AtomicUsize::new(0));
     pair.kelpie.context().register_udf(counting("tripled", Volatility::Immutable, Arc::clone(&calls)));
@@ -345,11 +345,11 @@ async fn what_a_part_of_the_rows_needs_is_computed_for_all_once_it_is_asked_for_
     let sql = "SELECT tripled(id) k, count(*), sum(x) FROM t WHERE id < 1100 GROUP BY 1";
     pair.compiled(sql).await;
     assert_eq!(calls.load(Ordering::Relaxed), 1100);
-    for _ in 0..12 {
+    for _ in 0..3 {
         pair.compiled(sql).await;
     }
     let (all, rows) = (calls.load(Ordering::Relaxed), ROWS as usize);
-    assert!((1100 + rows..4 * rows).contains(&all), "{all}");
+    assert!((1100 + rows..=2 * 1100 + rows).contains(&all), "{all}");
     pair.compiled(sql).await;
     assert_eq!(calls.load(Ordering::Relaxed), all, "it is kept by now");
 }

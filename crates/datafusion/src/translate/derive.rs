@@ -42,7 +42,7 @@ use crate::types;
 /// Where filters let fewer rows than this share of the table come to an expression, it is computed for those only.
 const LEAST_SHARE: f64 = 0.1;
 
-/// Up to this share it is too, until it has been computed for as many rows as there are: nobody knows how often it is asked for.
+/// Up to this share it is too, until it is asked for again and again: nobody knows how often it will be.
 const SHARE_FOR_NOW: f64 = 0.5;
 
 type PhysicalRef = Arc<dyn PhysicalExpr>;
@@ -136,7 +136,7 @@ fn located(e: &PhysicalRef, below: Below<'_>) -> Result<Located, Option<String>>
     }
     let mut located = checked(scan, expr, conditions.unwrap_or_default()).map_err(Some)?;
     if kept >= LEAST_SHARE && !located.conditions.is_empty() {
-        located.is_for_now = located.derived.is_computed_in_part(kept);
+        located.is_for_now = located.derived.is_seldom_asked_for();
         if !located.is_for_now {
             return checked(scan, located.expr, Vec::new()).map_err(Some);
         }
