@@ -33,7 +33,8 @@ use crate::types::literal;
 /// The shares of a key's range whose row groups are looked at before all others.
 const FIRST_SHARES: [f64; 2] = [1.0 / 32.0, 1.0 / 8.0];
 
-/// Rows are clustered by the key where such a share of its range has no more than this share of them.
+/// Rows are clustered by the key where such a share of its range has no more than this share of them, and most of these row groups have no
+/// others.
 const MOST_FIRST: f64 = 0.25;
 
 /// A sort that keeps few rows of a table.
@@ -148,11 +149,24 @@ impl TopRows {
         if kept < self.fetch as f64 || kept > rows * MOST_FIRST {
             return None;
         }
+        // Where rows lie anywhere, every row group has some that come later too.
+        let others = self.table.filtered(self.later_than(&last)?).kept_row_groups(&self.context)?.rows as f64;
+        if (rows - others) * 2.0 < kept {
+            return None;
+        }
         let plan = self.with_last(&query.plan, &last)?;
         let mut query = Query { plan, ..query.clone() };
         *query.sources.get_mut(self.source)? =
             Arc::new(table).bind(Arc::clone(&self.context), self.runtime.clone(), None);
         Some(query)
+    }
+
+    /// What holds for the rows whose key is later than a value.
+    fn later_than(&self, last: &ScalarValue) -> Option<Arc<dyn PhysicalExpr>> {
+        let field = self.table.stored().fields().get(self.column)?;
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), self.column));
+        let op = if self.descending { Operator::Lt } else { Operator::Gt };
+        Some(Arc::new(BinaryExpr::new(column, op, lit(last.clone()))))
     }
 
     /// A plan without the rows of the table whose key is later than a value.

@@ -149,6 +149,13 @@ fn log() -> RecordBatch {
         ("level", Arc::new((0..ROWS).map(|n| Some(level(n))).collect::<StringArray>()), false),
         ("text", Arc::new((0..ROWS).map(|n| Some(format!("ligne {n}"))).collect::<StringArray>()), false),
         ("few", Arc::new(Int64Array::from_iter_values((0..ROWS).map(|n| n % 10))), false),
+        (
+            "peak",
+            Arc::new(Int64Array::from_iter_values(
+                (0..ROWS).map(|n| if n % 90_000 == 5 { n + 1_000 } else { n % 50 }),
+            )),
+            false,
+        ),
     ];
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
@@ -175,14 +182,15 @@ async fn first_rows_of_a_log_are_in_its_first_row_groups() {
         ("order by time desc nulls last, n limit 10 offset 3", true),
         ("where level = 'error' and text like '%7' order by time desc nulls last, n limit 5", true),
         ("where few in (3, 4) order by time, text limit 7", true),
-        // NULLs come first, and row groups have how many there are.
-        ("order by time desc, n limit 5", true),
+        // NULLs come first, which row groups have beside other times.
+        ("order by time desc, n limit 5", false),
         // These rows are not in the first eighth.
         ("where n between 200000 and 200010 order by time, n limit 5", false),
         ("where n > 399990 and text like '%9' order by time, n limit 5", false),
         ("where n < 0 order by time, n limit 5", false),
-        // There is no column of which they are clustered by.
+        // They are not clustered by these, whose greatest values are in few row groups.
         ("order by few, n limit 5", false),
+        ("order by peak desc nulls last, n limit 5", false),
     ];
     for (rest, in_first) in cases {
         let sql = format!("select * from log {rest}");
