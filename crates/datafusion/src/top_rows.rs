@@ -149,9 +149,9 @@ impl TopRows {
         if kept < self.fetch as f64 || kept > rows * MOST_FIRST {
             return None;
         }
-        // Where rows lie anywhere, every row group has some that come later too.
-        let others = self.table.filtered(self.later_than(&last)?).kept_row_groups(&self.context)?.rows as f64;
-        if (rows - others) * 2.0 < kept {
+        // Where rows lie anywhere, these row groups have some that come later too.
+        let mixed = table.filtered(self.later_than(&last)?);
+        if mixed.kept_row_groups(&self.context)?.rows as f64 * 2.0 > kept {
             return None;
         }
         let plan = self.with_last(&query.plan, &last)?;

@@ -191,6 +191,7 @@ async fn first_rows_of_a_log_are_in_its_first_row_groups() {
         // They are not clustered by these, whose greatest values are in few row groups.
         ("order by few, n limit 5", false),
         ("order by peak desc nulls last, n limit 5", false),
+        ("where peak > 40 and level = 'warn' order by peak desc nulls last, n limit 5", false),
     ];
     for (rest, in_first) in cases {
         let sql = format!("select * from log {rest}");
