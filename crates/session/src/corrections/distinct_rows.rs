@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder,
 use datafusion::optimizer::AnalyzerRule;
 use kelpie_datafusion::KelpieOptions;
 
-use super::expressions::has_expr;
+use super::expressions::with_aggregations;
 
 /// Makes groups of rows that are counted once.
 #[derive(Debug)]
@@ -25,14 +25,10 @@ impl AnalyzerRule for DistinctRows {
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).enabled || !has_expr(&plan, |expr| counted_rows(expr).is_some())? {
-            return Ok(plan);
+        match KelpieOptions::of(config).enabled {
+            true => with_aggregations(plan, |expr| counted_rows(expr).is_some(), grouped),
+            false => Ok(plan),
         }
-        let grouped = plan.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Aggregate(aggregate) => grouped(aggregate),
-            node => Ok(Transformed::no(node)),
-        })?;
-        Ok(grouped.data)
     }
 }
 

@@ -1,8 +1,8 @@
-//! What expressions a plan has.
+//! What expressions a plan has, and plans whose aggregations with some are written in another way.
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
 
 /// Whether a plan, subqueries included, has an expression of a kind.
 pub(super) fn has_expr(plan: &LogicalPlan, is_meant: impl Fn(&Expr) -> bool) -> Result<bool> {
@@ -14,4 +14,20 @@ pub(super) fn has_expr(plan: &LogicalPlan, is_meant: impl Fn(&Expr) -> bool) -> 
         })
     })?;
     Ok(found)
+}
+
+/// A plan with its aggregations rewritten, subqueries included, if it has a call of a kind.
+pub(super) fn with_aggregations(
+    plan: LogicalPlan,
+    is_meant: impl Fn(&Expr) -> bool,
+    rewrite: impl Fn(Aggregate) -> Result<Transformed<LogicalPlan>>,
+) -> Result<LogicalPlan> {
+    if !has_expr(&plan, is_meant)? {
+        return Ok(plan);
+    }
+    let rewritten = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Aggregate(aggregate) => rewrite(aggregate),
+        node => Ok(Transformed::no(node)),
+    })?;
+    Ok(rewritten.data)
 }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Aggregate, Expr, JoinType, LogicalPlan, LogicalPl
 use datafusion::optimizer::AnalyzerRule;
 use kelpie_datafusion::KelpieOptions;
 
-use super::expressions::has_expr;
+use super::expressions::{has_expr, with_aggregations};
 
 /// Gives each order of the aggregates of a plan its own aggregation.
 #[derive(Debug)]
@@ -24,14 +24,10 @@ impl AnalyzerRule for SplitOrders {
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).corrections || !has_expr(&plan, |expr| !order_of(expr).is_empty())? {
-            return Ok(plan);
+        match KelpieOptions::of(config).corrections {
+            true => with_aggregations(plan, |expr| !order_of(expr).is_empty(), split),
+            false => Ok(plan),
         }
-        let split = plan.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Aggregate(aggregate) => split(aggregate),
-            node => Ok(Transformed::no(node)),
-        })?;
-        Ok(split.data)
     }
 }
 

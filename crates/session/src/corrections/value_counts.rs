@@ -15,7 +15,7 @@ use datafusion::optimizer::AnalyzerRule;
 use kelpie_datafusion::{Counted, KelpieOptions};
 
 use super::distinct_rows::as_before;
-use super::expressions::has_expr;
+use super::expressions::with_aggregations;
 
 /// Counts values as groups.
 #[derive(Debug)]
@@ -27,14 +27,10 @@ impl AnalyzerRule for ValueCounts {
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).enabled || !has_expr(&plan, |expr| counted(expr).is_some())? {
-            return Ok(plan);
+        match KelpieOptions::of(config).enabled {
+            true => with_aggregations(plan, |expr| counted(expr).is_some(), grouped),
+            false => Ok(plan),
         }
-        let grouped = plan.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Aggregate(aggregate) => grouped(aggregate),
-            node => Ok(Transformed::no(node)),
-        })?;
-        Ok(grouped.data)
     }
 }
 
