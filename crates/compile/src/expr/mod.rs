@@ -110,6 +110,15 @@ pub enum Granularity {
     Microsecond,
 }
 
+/// What `date_bin` counts in: a time becomes the beginning of the bin that it is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Bins {
+    /// Ticks of the time's type; above 0.
+    pub width: i64,
+    /// The beginning of one of them, from 0 on and below the width.
+    pub first: i64,
+}
+
 /// A bit operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BitOp {
@@ -176,6 +185,8 @@ pub enum Function {
     DatePart(DatePart),
     /// `date_trunc(constant, value)`; the argument is the value alone.
     DateTrunc(Granularity),
+    /// `date_bin(constant, value, constant)`; the argument is the value alone.
+    DateBin(Bins),
     /// `a || b`: NULL where one of them is.
     ConcatOperator,
     /// `concat(...)`: leaves NULLs out.

@@ -140,6 +140,7 @@ fn spacing(expr: &Expr, input: &[ColumnInfo]) -> Option<Spacing> {
         ExprKind::Function(Function::DateTrunc(granularity), _) => {
             trunc_spacing(*granularity, &expr.data_type)
         }
+        ExprKind::Function(Function::DateBin(bins), _) => Spacing::new(bins.first.into(), bins.width.into()),
         _ => None,
     }
 }

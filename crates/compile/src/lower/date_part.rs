@@ -1,14 +1,16 @@
 //! `date_part` and `date_trunc` of dates and timestamps.
 
-use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
+use kelpie_kir::{OverflowOp, Scalar};
 
 use super::cast::bounded;
 use super::civil::{self, CHRONO_DAYS, CalendarPart};
 use super::datetime::{floor_div, ticks_of_day, ticks_of_second};
-use super::value::{Int, both, constant, either, float, int, integer, lower_int, report, unsupported};
+use super::value::{
+    Int, both, checked, constant, either, float, int, integer, lower_int, report, unsupported,
+};
 use crate::context::{Context, Lowered, Status, Unsupported};
-use crate::expr::{DatePart, Expr, Granularity};
+use crate::expr::{Bins, DatePart, Expr, Granularity};
 use crate::types::{DataType, Range, Spacing};
 
 /// The days whose nanoseconds fit `i64`.
@@ -153,7 +155,7 @@ fn time_part(cx: &mut Context<'_>, part: DatePart, time: Int, per_second: i128) 
     };
     if per_second_wanted >= per_second {
         let factor = constant(cx, per_second_wanted / per_second);
-        super::value::checked(cx, kelpie_kir::OverflowOp::Mul, value, factor).0
+        checked(cx, OverflowOp::Mul, value, factor).0
     } else {
         floor_div(cx, value, per_second / per_second_wanted).0
     }
@@ -179,6 +181,32 @@ pub(super) fn lower_trunc(
     }
     let (units, _) = floor_div(cx, value, unit);
     scaled_back(cx, (units, unit), None, valid, data_type)
+}
+
+/// Lowers `date_bin` of a timestamp by bins of some ticks.
+pub(super) fn lower_bins(
+    cx: &mut Context<'_>,
+    bins: Bins,
+    input: &Expr,
+    data_type: &DataType,
+) -> Result<Lowered, Unsupported> {
+    if &input.data_type != data_type || bins.width < 1 {
+        return unsupported(format!("date_bin of {} as {data_type}", input.data_type));
+    }
+    let (value, valid) = lower_int(cx, input)?;
+    let first = constant(cx, bins.first.into());
+    let (moved, below) = checked(cx, OverflowOp::Sub, value, first);
+    let (count, _) = floor_div(cx, moved, bins.width.into());
+    let full = data_type.full_range().unwrap_or(crate::expr::range::UNBOUNDED);
+    let start = super::cast::scaled_within(cx, count, bins.width.into(), full);
+    let (start, bad) = (int(&start.value)?, start.bad);
+    let (start, above) = checked(cx, OverflowOp::Add, start, first);
+    let within = bounded(cx, start, full);
+    let bad = [bad, above, within.bad].into_iter().fold(below, |all, bad| either(cx, all, bad));
+    if let Some(bad) = bad {
+        report(cx, bad, valid, Status::CastOutOfRange);
+    }
+    Ok(Lowered { valid, ..within.value })
 }
 
 /// Ticks of a granularity of days and shorter, by those of a second and a day.

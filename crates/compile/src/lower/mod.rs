@@ -118,6 +118,7 @@ fn call(
         (Function::DateTrunc(granularity), [input]) => {
             date_part::lower_trunc(cx, granularity, input, &expr.data_type)
         }
+        (Function::DateBin(bins), [input]) => date_part::lower_bins(cx, bins, input, &expr.data_type),
         (Function::ConcatOperator, _) => text::heap::concat_operator(cx, arguments),
         (Function::Concat, _) => text::heap::concat(cx, arguments),
         (Function::ConcatWithSeparator, _) => text::heap::concat_with_separator(cx, arguments),

@@ -85,8 +85,11 @@ impl Cut<'_> {
         let rule = match why_not {
             Some(why_not) => (BuiltSide::Written, why_not),
             // No planner has chosen: the side that NOT IN keeps is always the first.
-            None if join.null_aware && own.rows >= other.rows.saturating_mul(LARGER) => {
-                (BuiltSide::Other, "the list of NOT IN has fewer rows than are looked for in it")
+            None if join.null_aware && own.rows >= other.rows => {
+                (BuiltSide::Other, "the list of NOT IN has no more rows than are looked for in it")
+            }
+            None if join.null_aware && is_repeated(join, build) => {
+                (BuiltSide::Other, "each value of the list of NOT IN would be met with many rows")
             }
             None if join.null_aware => (BuiltSide::Written, "the list of NOT IN has many rows"),
             None if join.keys.is_empty() => (BuiltSide::Written, "pairs of all rows need no index"),
@@ -167,6 +170,13 @@ impl Known {
         let unique = if self.is_unique { " of unique keys" } else { "" };
         format!("{about}{} rows{unique}", self.rows)
     }
+}
+
+/// Whether the build side's keys have far fewer values than there are rows.
+fn is_repeated(join: &Join, build: &OpenRows) -> bool {
+    let values = |(key, _): &(Expr, Expr)| column_of(key, &build.columns).values();
+    let all = join.keys.iter().map(values).try_fold(1u64, |all, values| Some(all.saturating_mul(values?)));
+    all.is_some_and(|values| values.saturating_mul(LARGER) <= build.expected())
 }
 
 /// The rule where both sides are tables, and nothing but their rows and keys speaks for either.

@@ -7,7 +7,7 @@ use super::scope::Scope;
 use super::tokens::Tokens;
 use super::values::{nan_of, usual_type_of, value_of};
 use super::{MAX_DEPTH, MAX_NESTING, Result, words};
-use crate::expr::{Expr, ExprKind, Function};
+use crate::expr::{Bins, Expr, ExprKind, Function};
 use crate::types::{DataType, Field, Literal};
 
 /// An expression that is read.
@@ -284,13 +284,20 @@ impl Tokens {
         } else if self.accept_word("date_trunc") {
             self.mark("(")?;
             Function::DateTrunc(self.lookup("what a date is cut to", words::granularity_of)?)
+        } else if self.accept_word("date_bin") {
+            self.mark("(")?;
+            let width = self.number("ticks of a bin")?;
+            self.mark(",")?;
+            Function::DateBin(Bins { width, first: self.number("the first tick of a bin")? })
         } else {
             let function = self.lookup("a function", words::function_of)?;
             self.mark("(")?;
             function
         };
-        let has_constant =
-            matches!(function, Function::Part(_) | Function::DatePart(_) | Function::DateTrunc(_));
+        let has_constant = matches!(
+            function,
+            Function::Part(_) | Function::DatePart(_) | Function::DateTrunc(_) | Function::DateBin(_)
+        );
         if has_constant && !self.is_mark_at(0, ")") {
             self.mark(",")?;
         }

@@ -5,7 +5,7 @@ use super::lexer::quote;
 use super::scope::Scope;
 use super::values::{field_type_text, type_text, usual_type, value_text};
 use super::words;
-use crate::expr::{ArithmeticOp, Expr, ExprKind, Function};
+use crate::expr::{ArithmeticOp, Bins, Expr, ExprKind, Function};
 use crate::types::{DataType, Literal};
 
 /// How strongly operators bind their operands, from the weakest up.
@@ -293,6 +293,7 @@ fn call_text(function: Function, arguments: &[Expr], scope: &Scope) -> String {
     let (name, constant) = match function {
         Function::Part(bits) => ("part", Some(bits.to_string())),
         Function::DatePart(part) => ("date_part", words::date_part(part).map(str::to_string)),
+        Function::DateBin(Bins { width, first }) => ("date_bin", Some(format!("{width}, {first}"))),
         Function::DateTrunc(to) => ("date_trunc", words::granularity(to).map(str::to_string)),
         other => (words::function(other).unwrap_or_default(), None),
     };

@@ -100,7 +100,7 @@ fn call(function: Function, arguments: &[Expr]) -> (DataType, bool) {
         Concat => (DataType::Utf8, false),
         ConcatWithSeparator => (DataType::Utf8, arguments.first().is_some_and(|first| first.nullable)),
         Pair => (first(), any()),
-        DateTrunc(_) | Abs | OneNan | Round | Floor | Ceil | Trunc | Bits(_) => (first(), any()),
+        DateTrunc(_) | DateBin(_) | Abs | OneNan | Round | Floor | Ceil | Trunc | Bits(_) => (first(), any()),
         Substr | Upper | Lower | InitialCapitals | Translate | ConcatOperator | Trim(_) | Left | Right
         | Pad(_) | SplitPart | Replace | Repeat | Reverse => (DataType::Utf8, any()),
     }
