@@ -44,11 +44,13 @@ pub(super) fn most_values(range: Option<Range>, rows: Option<u64>) -> usize {
     usize::try_from(possible.min(worth_it)).unwrap_or(usize::MAX).min(MOST_VALUES)
 }
 
-/// How many values are different among those of some rows, where each of so many values is as likely in any row, and a few more.
+/// How many values are different among those of some rows, where each of so many values is as likely in any row, and a few more: a
+/// twentieth, but not more than chance brings where nearly all are different.
 pub(super) fn different_among(rows: usize, values: usize) -> usize {
-    let values = values as f64;
-    let different = values * (1.0 - (-(rows as f64) / values.max(1.0)).exp());
-    (different * 1.05) as usize
+    let (rows, values) = (rows as f64, values as f64);
+    let different = values * (1.0 - (-rows / values.max(1.0)).exp());
+    let by_chance = 6.0 * (rows - different).max(0.0).sqrt();
+    (different + (different * 0.05).min(by_chance)) as usize
 }
 
 impl Coder {

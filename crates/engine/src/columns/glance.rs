@@ -82,6 +82,9 @@ pub fn expected_layouts(source: &dyn TableSource, columns: &[usize]) -> Option<V
     columns.iter().map(layout).collect()
 }
 
+/// Code that is compiled for about so many entries of a dictionary is not for the number that there will be.
+const MANY_ENTRIES: usize = 1 << 14;
+
 /// What was seen of a column so far.
 #[derive(Debug)]
 pub(super) struct Glance {
@@ -116,6 +119,8 @@ impl Glance {
             }
             Values::Floats(_) => {}
             Values::Text(texts) => match &mut self.entries {
+                // Nobody knows yet how many more there will be.
+                Some(_) if texts.entries.len() > MANY_ENTRIES => self.entries = None,
                 Some(entries) => {
                     let mut codes = 0..texts.entries.len();
                     if !codes.all(|code| entries.intern(texts.entries.entry(code)).is_some()) {

@@ -19,7 +19,7 @@ use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
 use super::resident::{ColumnCodes, ResidentColumn};
 use super::sample::{Sample, of_text};
 use super::spread::{self, Spread, Zone};
-use super::text::{Interner, TextChunk, TextPartition};
+use super::text::{Codes, Interner, TextChunk, TextPartition};
 use super::width::Width;
 use super::{order, spacing, text};
 use crate::error::EngineError;
@@ -61,7 +61,7 @@ enum PlannedValues {
     Codes {
         entries: Interner,
         code: Scalar,
-        partitions: Vec<(Arc<[u16]>, Vec<TextChunk>)>,
+        partitions: Vec<(Arc<[u32]>, Vec<TextChunk>)>,
     },
     Texts(Vec<(Arc<Interner>, Vec<TextChunk>)>),
 }
@@ -244,26 +244,30 @@ fn plan_text(wanted: &Wanted, partitions: Vec<TextPartition>, rows: usize) -> Re
 }
 
 /// Samples of the codes of a dictionary, which each partition's own become, by chunk.
-fn samples_of_codes(partitions: &[(Arc<[u16]>, Vec<TextChunk>)]) -> Vec<Vec<i64>> {
+fn samples_of_codes(partitions: &[(Arc<[u32]>, Vec<TextChunk>)]) -> Vec<Vec<i64>> {
     partitions
         .iter()
         .flat_map(|(ranks, chunks)| chunks.iter().map(move |chunk| (ranks, chunk)))
         .filter_map(|(ranks, chunk)| match chunk {
-            TextChunk::Codes(codes) => Some(spread::sample(codes, |code| {
-                ranks.get(usize::from(code)).map_or(0, |rank| i64::from(*rank))
-            })),
+            TextChunk::Codes(codes) => {
+                let rank = |code: u32| ranks.get(code as usize).map_or(0, |rank| i64::from(*rank));
+                Some(match codes {
+                    Codes::U16(codes) => spread::sample(codes, |code| rank(code.into())),
+                    Codes::U32(codes) => spread::sample(codes, rank),
+                })
+            }
             TextChunk::Raw(..) | TextChunk::Gathered(_) => None,
         })
         .collect()
 }
 
 /// The order of texts by that of their codes, which each partition's own become.
-fn order_of_codes(partitions: &[(Arc<[u16]>, Vec<TextChunk>)]) -> Option<Direction> {
+fn order_of_codes(partitions: &[(Arc<[u32]>, Vec<TextChunk>)]) -> Option<Direction> {
     let chunks =
         || partitions.iter().flat_map(|(ranks, chunks)| chunks.iter().map(move |chunk| (ranks, chunk)));
     let codes = chunks().flat_map(|(ranks, chunk)| {
-        let codes = if let TextChunk::Codes(codes) = chunk { codes.as_slice() } else { &[] };
-        codes.iter().map(|code| ranks.get(usize::from(*code)))
+        let codes = if let TextChunk::Codes(codes) = chunk { Some(codes) } else { None };
+        codes.into_iter().flat_map(Codes::iter).map(|code| ranks.get(code as usize))
     });
     let all_have_codes = chunks().all(|(_, chunk)| matches!(chunk, TextChunk::Codes(_)));
     order::of_values(codes).filter(|_| all_have_codes)
@@ -271,7 +275,11 @@ fn order_of_codes(partitions: &[(Arc<[u16]>, Vec<TextChunk>)]) -> Option<Directi
 
 /// Text by codes of so many entries.
 pub(super) fn dictionary_storage(entries: usize) -> Storage {
-    let code = if entries <= 256 { Scalar::U8 } else { Scalar::U16 };
+    let code = match entries {
+        0..=0x100 => Scalar::U8,
+        0x101..=0x1_0000 => Scalar::U16,
+        _ => Scalar::U32,
+    };
     Storage::Dictionary { code, entries: entries as u32 }
 }
 
@@ -528,7 +536,7 @@ pub(super) struct Task {
 enum Work {
     Integers { run: Vec<IntegerChunk>, width: Width, filler: i128 },
     Copies(Vec<FloatChunk>),
-    Codes { run: Vec<TextChunk>, code: Scalar, remap: Arc<[u16]> },
+    Codes { run: Vec<TextChunk>, code: Scalar, remap: Arc<[u32]> },
     ValueCodes(CodeRun),
     Texts { run: Vec<TextChunk>, entries: Arc<Interner>, start: u64, ends: Ends },
     Validity(Vec<(usize, Option<NullBuffer>)>),
@@ -560,6 +568,7 @@ impl Task {
             Work::Codes { run, code, remap } => {
                 let stored = match code {
                     Scalar::U8 => HostBuffer::from_vec(text::remapped(&run, &remap, |code| code as u8)),
+                    Scalar::U16 => HostBuffer::from_vec(text::remapped(&run, &remap, |code| code as u16)),
                     _ => HostBuffer::from_vec(text::remapped(&run, &remap, |code| code)),
                 };
                 device.upload(&buffer, offset, &stored)

@@ -1,9 +1,9 @@
 //! Text columns: codes of a dictionary while it stays small, else offsets and bytes.
 
+mod codes;
 mod gathered;
+mod interner;
 
-use std::hash::{BuildHasher, RandomState};
-use std::iter::repeat_n;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,117 +14,11 @@ use arrow::array::{
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{ArrowDictionaryKeyType, ArrowNativeType, DataType};
 
+use self::codes::Code;
+pub(super) use self::codes::Codes;
 pub(super) use self::gathered::Gathered;
+pub(super) use self::interner::{Interner, MAX_ENTRIES};
 use super::{coding, spread};
-
-/// A dictionary has at most this many entries, so that a code fits 16 bits.
-pub(super) const MAX_ENTRIES: usize = 1 << 16;
-/// ... and at most this many bytes.
-const MAX_ENTRY_BYTES: usize = 256 << 20;
-
-/// Distinct texts, numbered in the order in which they were first seen.
-#[derive(Debug)]
-pub(super) struct Interner {
-    /// Open addressing with linear probing, a power of two of slots, at most half full: upper half of the hash and
-    /// code + 1; 0 where empty.
-    slots: Vec<u64>,
-    offsets: Vec<u32>,
-    bytes: Vec<u8>,
-    limit: usize,
-    /// Random, so that no data can be made to collide.
-    seed: u64,
-}
-
-impl Interner {
-    /// For at most `limit` (and at most 65,536) entries.
-    pub(super) fn new(limit: usize) -> Interner {
-        let (slots, offsets) = (vec![0; 64], vec![0]);
-        let seed = RandomState::new().hash_one(0u8);
-        Interner { slots, offsets, bytes: Vec::new(), limit: limit.min(MAX_ENTRIES), seed }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.offsets.len() - 1
-    }
-
-    /// Offsets of the entries, one more than there are.
-    pub(super) fn offsets(&self) -> &[u32] {
-        &self.offsets
-    }
-
-    /// Bytes of all entries.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// An entry; empty where the code is none.
-    pub(super) fn entry(&self, code: usize) -> &[u8] {
-        match (self.offsets.get(code), self.offsets.get(code + 1)) {
-            (Some(start), Some(end)) => self.bytes.get(*start as usize..*end as usize).unwrap_or_default(),
-            _ => &[],
-        }
-    }
-
-    /// The code of a text, which is added where it is new; `None` where that exceeds the limits.
-    pub(super) fn intern(&mut self, text: &[u8]) -> Option<u16> {
-        let hash = self.hash(text);
-        let mask = self.slots.len() - 1;
-        let mut index = hash as usize & mask;
-        loop {
-            let slot = *self.slots.get(index)?;
-            if slot == 0 {
-                break;
-            }
-            let code = (slot as u32 - 1) as usize;
-            if slot >> 32 == hash >> 32 && self.entry(code) == text {
-                return Some(code as u16);
-            }
-            index = (index + 1) & mask;
-        }
-        if self.len() >= self.limit || self.bytes.len() + text.len() > MAX_ENTRY_BYTES {
-            return None;
-        }
-        let code = self.len();
-        self.bytes.extend_from_slice(text);
-        self.offsets.push(self.bytes.len() as u32);
-        *self.slots.get_mut(index)? = (hash >> 32 << 32) | (code as u64 + 1);
-        if self.len() * 2 > self.slots.len() {
-            self.grow();
-        }
-        Some(code as u16)
-    }
-
-    fn grow(&mut self) {
-        let mask = self.slots.len() * 2 - 1;
-        // Written at once: memory that is read first is mapped twice.
-        let mut slots: Vec<u64> = repeat_n(0, mask + 1).collect();
-        for code in 0..self.len() {
-            let hash = self.hash(self.entry(code));
-            let mut index = hash as usize & mask;
-            while slots[index] != 0 {
-                index = (index + 1) & mask;
-            }
-            slots[index] = (hash >> 32 << 32) | (code as u64 + 1);
-        }
-        self.slots = slots;
-    }
-
-    /// A multiply-and-fold hash, 8 bytes a step: short texts dominate, for which a keyed SipHash is too slow.
-    fn hash(&self, text: &[u8]) -> u64 {
-        const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-        let fold = |value: u64| {
-            let product = u128::from(value) * u128::from(MULTIPLIER);
-            (product as u64) ^ ((product >> 64) as u64)
-        };
-        let mut hash = fold(self.seed ^ text.len() as u64);
-        let (words, tail) = text.as_chunks::<8>();
-        for word in words {
-            hash = fold(hash ^ u64::from_le_bytes(*word));
-        }
-        let rest = tail.iter().rev().fold(0, |rest, byte| rest << 8 | u64::from(*byte));
-        fold(hash ^ rest)
-    }
-}
 
 /// Offsets of texts as Arrow has them.
 #[derive(Debug, Clone)]
@@ -137,7 +31,7 @@ pub(super) enum TextOffsets {
 #[derive(Debug)]
 pub(super) enum TextChunk {
     /// Codes of the partition's dictionary.
-    Codes(Vec<u16>),
+    Codes(Codes),
     /// Offsets, one more than rows, into bytes; the first need not be 0.
     Raw(TextOffsets, Buffer),
     /// Texts of several batches that were copied together.
@@ -155,6 +49,8 @@ pub(super) struct TextPartition {
     most: usize,
     /// Rows that have codes.
     coded: usize,
+    /// Rows, and their texts, when it was last looked at how fast there are more.
+    seen: (usize, usize),
 }
 
 /// Which code each value of a dictionary of Arrow's has; batches of a reader mostly share theirs.
@@ -179,6 +75,11 @@ impl KnownCodes {
     }
 }
 
+/// So many entries are worth it where each has two rows, and their codes fit 16 bits.
+const FEW_ENTRIES: usize = 1 << 16;
+/// More entries than these are worth it where each has so many rows: each is looked for once a reader's dictionary, and sorted.
+const ROWS_AN_ENTRY: usize = 8;
+
 /// Rows after which it is told by those that were seen whether there are too many texts. A dictionary is worth much: fewer rows would take
 /// twenty thousand texts that come in turn for too many.
 const TRIAL_ROWS: usize = 1 << 15;
@@ -201,7 +102,7 @@ impl TextChunk {
         }
         match self {
             TextChunk::Codes(codes) => {
-                codes.iter().map(|code| entries.entry(usize::from(*code)).len() as u64).sum()
+                codes.iter().map(|code| entries.entry(code as usize).len() as u64).sum()
             }
             TextChunk::Raw(TextOffsets::I32(offsets), _) => span(offsets),
             TextChunk::Raw(TextOffsets::I64(offsets), _) => span(offsets),
@@ -220,7 +121,7 @@ impl TextChunk {
         }
         match self {
             TextChunk::Codes(codes) => {
-                codes.iter().map(|code| entries.entry(usize::from(*code)).len() as u64).max().unwrap_or(0)
+                codes.iter().map(|code| entries.entry(code as usize).len() as u64).max().unwrap_or(0)
             }
             TextChunk::Raw(TextOffsets::I32(offsets), _) => longest(offsets),
             TextChunk::Raw(TextOffsets::I64(offsets), _) => longest(offsets),
@@ -266,7 +167,7 @@ impl TextChunk {
             TextChunk::Codes(codes) => {
                 let mut end = start as usize;
                 ends.extend(codes.iter().map(|code| {
-                    end += entries.entry(usize::from(*code)).len();
+                    end += entries.entry(code as usize).len();
                     E::usize_as(end)
                 }));
             }
@@ -296,7 +197,7 @@ impl TextChunk {
     pub(super) fn append_bytes(&self, entries: &Interner, bytes: &mut Vec<u8>) {
         match self {
             TextChunk::Codes(codes) => {
-                codes.iter().for_each(|code| bytes.extend_from_slice(entries.entry(usize::from(*code))));
+                codes.iter().for_each(|code| bytes.extend_from_slice(entries.entry(code as usize)));
             }
             _ => bytes.extend_from_slice(self.bytes().unwrap_or_default()),
         }
@@ -304,13 +205,14 @@ impl TextChunk {
 }
 
 /// The codes of some chunks, as a partition's codes became the dictionary's.
-pub(super) fn remapped<C>(run: &[TextChunk], remap: &[u16], stored: impl Fn(u16) -> C) -> Vec<C> {
+pub(super) fn remapped<C>(run: &[TextChunk], remap: &[u32], stored: impl Fn(u32) -> C) -> Vec<C> {
     let mut all = Vec::with_capacity(run.iter().map(TextChunk::rows).sum());
+    // The code of a NULL is 0, which no entry need have.
+    let of = |code: u32| stored(remap.get(code as usize).copied().unwrap_or(0));
     for chunk in run {
-        let codes = if let TextChunk::Codes(codes) = chunk { codes.as_slice() } else { &[] };
-        // The code of a NULL is 0, which no entry need have.
-        let of = |code: &u16| stored(remap.get(usize::from(*code)).copied().unwrap_or(0));
-        all.extend(codes.iter().map(of));
+        if let TextChunk::Codes(codes) = chunk {
+            codes.append(&mut all, of);
+        }
     }
     all
 }
@@ -325,24 +227,42 @@ impl TextPartition {
             known: KnownCodes::default(),
             most: rows.map_or(MAX_ENTRIES, entries_worth_it),
             coded: 0,
+            seen: (0, 0),
         }
     }
 
-    /// Whether the rows that have codes by now, of which `more` are new, show that there are too many texts.
-    fn has_too_many(&mut self, more: usize) -> bool {
+    /// Whether the rows that have codes by now, of which `more` are new, show that there are too many texts: more than `most`.
+    fn has_too_many(&mut self, more: usize, most: usize) -> bool {
         let before = self.coded;
         self.coded += more;
+        let (rows, texts) = (self.coded, self.entries.len());
         // Behind a batch of many rows nothing is to be saved.
-        let is_time = before < TRIAL_ROWS && (TRIAL_ROWS..=2 * TRIAL_ROWS).contains(&self.coded);
-        is_time && self.entries.len() > coding::different_among(self.coded, self.most)
+        if before < TRIAL_ROWS && (TRIAL_ROWS..=2 * TRIAL_ROWS).contains(&rows) {
+            self.seen = (rows, texts);
+            return texts > coding::different_among(rows, most);
+        }
+        let (rows_before, texts_before) = self.seen;
+        if texts <= FEW_ENTRIES || rows < 2 * rows_before {
+            return false;
+        }
+        self.seen = (rows, texts);
+        // Where texts come back anywhere, there are fewer new ones among later rows. Where they come back soon or never, there are as many,
+        // and will be.
+        let new = |rows: usize, texts: usize| texts as f64 / rows.max(1) as f64;
+        let (first, then) = (new(rows_before, texts_before), new(rows - rows_before, texts - texts_before));
+        then > 0.9 * first && then * ROWS_AN_ENTRY as f64 > 1.0
     }
 
     /// Adds a batch: as codes, unless the column has too many distinct texts (which `raw` tells all partitions). The bytes
     /// that it takes at least; `None` where the array is no text.
     pub(super) fn push(&mut self, array: &ArrayRef, raw: &AtomicBool) -> Option<usize> {
         if !raw.load(Ordering::Relaxed) {
+            // A reader's dictionary has each text once, while others are looked for once a row: many entries cost more than they save then.
+            let is_dictionary = matches!(array.data_type(), DataType::Dictionary(..));
+            let most = if is_dictionary { self.most } else { self.most.min(FEW_ENTRIES) };
+            self.entries.limit_to(most);
             if let Some(codes) = self.codes(array)? {
-                if self.has_too_many(codes.len()) {
+                if self.has_too_many(codes.len(), most) {
                     raw.store(true, Ordering::Relaxed);
                 }
                 self.chunks.push(TextChunk::Codes(codes));
@@ -353,7 +273,15 @@ impl TextPartition {
         raw_texts(array, &mut self.chunks)
     }
 
-    fn codes(&mut self, array: &ArrayRef) -> Option<Option<Vec<u16>>> {
+    fn codes(&mut self, array: &ArrayRef) -> Option<Option<Codes>> {
+        // Each row may bring a new entry.
+        match self.entries.len() + array.len() <= FEW_ENTRIES {
+            true => Some(self.codes_in(array)?.map(Codes::U16)),
+            false => Some(self.codes_in(array)?.map(Codes::U32)),
+        }
+    }
+
+    fn codes_in<C: Code>(&mut self, array: &ArrayRef) -> Option<Option<Vec<C>>> {
         let entries = &mut self.entries;
         Some(match array.data_type() {
             DataType::Utf8 => codes_of(array.as_string_opt::<i32>()?, entries),
@@ -368,20 +296,30 @@ impl TextPartition {
     }
 }
 
-fn codes_of<'a, A: ArrayAccessor<Item = &'a str>>(array: A, entries: &mut Interner) -> Option<Vec<u16>> {
+fn codes_of<'a, A: ArrayAccessor<Item = &'a str>, C: Code>(
+    array: A,
+    entries: &mut Interner,
+) -> Option<Vec<C>> {
+    let rows = array.len();
+    let mut codes = Vec::with_capacity(rows);
     if array.null_count() == 0 {
-        return (0..array.len()).map(|row| entries.intern(array.value(row).as_bytes())).collect();
+        let texts = (0..rows).map(|row| array.value(row).as_bytes());
+        entries.intern_all(texts, |code| codes.push(C::of(code)))?;
+        return Some(codes);
     }
-    let code = |row| if array.is_null(row) { Some(0) } else { entries.intern(array.value(row).as_bytes()) };
-    (0..array.len()).map(code).collect()
+    for row in 0..rows {
+        let code = if array.is_null(row) { 0 } else { entries.intern(array.value(row).as_bytes())? };
+        codes.push(C::of(code));
+    }
+    Some(codes)
 }
 
 /// The texts of a dictionary's values by key; the outer `None` where the values are no text.
-fn dictionary_codes<K: ArrowDictionaryKeyType>(
+fn dictionary_codes<K: ArrowDictionaryKeyType, C: Code>(
     array: &DictionaryArray<K>,
     entries: &mut Interner,
     known: &mut KnownCodes,
-) -> Option<Option<Vec<u16>>> {
+) -> Option<Option<Vec<C>>> {
     let values = array.values();
     let known = known.of(values);
     Some(match values.data_type() {
@@ -393,37 +331,54 @@ fn dictionary_codes<K: ArrowDictionaryKeyType>(
 }
 
 /// Only values that rows refer to become entries.
-fn keyed_codes<'a, K: ArrowDictionaryKeyType, A: ArrayAccessor<Item = &'a str>>(
+fn keyed_codes<'a, K: ArrowDictionaryKeyType, A: ArrayAccessor<Item = &'a str>, C: Code>(
     array: &DictionaryArray<K>,
     values: A,
     (entries, known): (&mut Interner, &mut [u32]),
-) -> Option<Vec<u16>> {
+) -> Option<Vec<C>> {
     let keys = array.keys();
     let nulls = keys.nulls().filter(|nulls| nulls.null_count() > 0);
-    let mut codes: Vec<u16> = Vec::with_capacity(keys.len());
+    let mut codes: Vec<C> = Vec::with_capacity(keys.len());
     // Mostly all codes are known from the batches before: a loop that only looks them up takes a fraction of the other's time. Under a NULL
     // any code will do.
     let mut all_known = true;
     codes.extend(keys.values().iter().map(|key| {
         let code = known.get(key.as_usize()).copied().unwrap_or(UNKNOWN);
         all_known &= code != UNKNOWN;
-        code as u16
+        C::of(code)
     }));
     if all_known {
         return Some(codes);
     }
     codes.clear();
-    let mut code_of = |key: usize| {
+    let mut new = Vec::new();
+    for (row, key) in keys.values().iter().enumerate() {
+        let key = key.as_usize();
+        if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            continue;
+        }
         let known = known.get_mut(key)?;
         if *known == UNKNOWN {
-            let valid = values.is_valid(key);
-            *known = u32::from(if valid { entries.intern(values.value(key).as_bytes())? } else { 0 });
+            // Until it has its own.
+            *known = 0;
+            if values.is_valid(key) {
+                new.push(key);
+            }
         }
-        Some(*known as u16)
-    };
+    }
+    let mut keys_of_new = new.iter();
+    let interned = entries.intern_all(new.iter().map(|key| values.value(*key).as_bytes()), |code| {
+        if let Some(known) = keys_of_new.next().and_then(|key| known.get_mut(*key)) {
+            *known = code;
+        }
+    });
+    if interned.is_none() {
+        known.fill(UNKNOWN);
+        return None;
+    }
     for (row, key) in keys.values().iter().enumerate() {
         let is_null = nulls.is_some_and(|nulls| nulls.is_null(row));
-        codes.push(if is_null { 0 } else { code_of(key.as_usize())? });
+        codes.push(C::of(if is_null { 0 } else { *known.get(key.as_usize())? }));
     }
     Some(codes)
 }
@@ -488,12 +443,13 @@ fn dictionary_texts<K: ArrowDictionaryKeyType>(
 
 /// The most entries of a dictionary for so many rows.
 pub(super) fn entries_worth_it(rows: usize) -> usize {
-    (rows / 2).clamp(1, MAX_ENTRIES)
+    let few = (rows / 2).min(FEW_ENTRIES);
+    few.max((rows / ROWS_AN_ENTRY).min(MAX_ENTRIES)).max(1)
 }
 
 /// One dictionary of all partitions, in the order of the entries' bytes, and each partition's codes there; `None` where a
 /// partition has none, or there would be too many entries to be worth it.
-pub(super) fn merge(partitions: &[TextPartition], rows: usize) -> Option<(Interner, Vec<Arc<[u16]>>)> {
+pub(super) fn merge(partitions: &[TextPartition], rows: usize) -> Option<(Interner, Vec<Arc<[u32]>>)> {
     let all_codes = |p: &TextPartition| p.chunks.iter().all(|chunk| matches!(chunk, TextChunk::Codes(_)));
     if !partitions.iter().all(all_codes) {
         return None;
@@ -501,58 +457,14 @@ pub(super) fn merge(partitions: &[TextPartition], rows: usize) -> Option<(Intern
     let mut merged = Interner::new(entries_worth_it(rows));
     let mut remaps = Vec::new();
     for TextPartition { entries, .. } in partitions {
-        let codes = (0..entries.len()).map(|code| merged.intern(entries.entry(code)));
-        remaps.push(codes.collect::<Option<Vec<u16>>>()?);
+        let mut codes = Vec::with_capacity(entries.len());
+        merged.intern_all((0..entries.len()).map(|code| entries.entry(code)), |code| codes.push(code))?;
+        remaps.push(codes);
     }
     if merged.len() == 0 {
         merged.intern(b"");
     }
-    let (sorted, ranks) = in_order(&merged)?;
-    let ranked = |codes: Vec<u16>| codes.into_iter().map(|code| ranks[usize::from(code)]).collect();
+    let (sorted, ranks) = merged.sorted();
+    let ranked = |codes: Vec<u32>| codes.into_iter().map(|code| ranks[code as usize]).collect();
     Some((sorted, remaps.into_iter().map(ranked).collect()))
-}
-
-/// The same entries in the order of their bytes, and the new code of each.
-fn in_order(entries: &Interner) -> Option<(Interner, Vec<u16>)> {
-    let head = |entry: &[u8]| {
-        let mut head = [0; 8];
-        head.iter_mut().zip(entry).for_each(|(byte, of_entry)| *byte = *of_entry);
-        u64::from_be_bytes(head)
-    };
-    let mut order: Vec<(u64, usize)> =
-        (0..entries.len()).map(|code| (head(entries.entry(code)), code)).collect();
-    order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| entries.entry(a.1).cmp(entries.entry(b.1))));
-    let (mut sorted, mut ranks) = (Interner::new(entries.len()), vec![0; entries.len()]);
-    for (_, code) in order {
-        ranks[code] = sorted.intern(entries.entry(code))?;
-    }
-    Some((sorted, ranks))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_are_numbered_in_order_of_appearance_up_to_the_limit() {
-        let mut entries = Interner::new(1000);
-        let texts: Vec<String> = (0..1000).map(|i| "é".repeat(i % 23) + &i.to_string()).collect();
-        for round in 0..2 {
-            for (index, text) in texts.iter().enumerate() {
-                assert_eq!(entries.intern(text.as_bytes()), Some(index as u16), "round {round}");
-            }
-        }
-        assert_eq!(entries.intern(b"one more"), None);
-        assert_eq!(entries.entry(999), texts[999].as_bytes());
-        assert_eq!(entries.entry(1000), b"");
-        assert_eq!(entries.offsets().len(), 1001);
-    }
-
-    #[test]
-    fn texts_that_differ_in_zero_bytes_differ() {
-        let mut entries = Interner::new(10);
-        for (index, text) in ["", "\0", "\0\0", "a", "a\0", "12345678", "12345678\0"].iter().enumerate() {
-            assert_eq!(entries.intern(text.as_bytes()), Some(index as u16));
-        }
-    }
 }
