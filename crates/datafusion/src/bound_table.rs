@@ -152,8 +152,9 @@ impl TableSource for BoundTable {
     }
 
     fn partition_rows(&self) -> Option<Vec<u64>> {
-        // Of a narrowed table it is not known how many rows are left.
-        self.parts().rows.clone().filter(|_| self.table.conditions().is_empty())
+        // Of a narrowed table it is not known how many rows are left, and of lists how many elements they have.
+        let are_all = self.table.conditions().is_empty() && self.table.unnested().is_none();
+        self.parts().rows.clone().filter(|_| are_all)
     }
 
     fn may_wait(&self) -> bool {
@@ -272,6 +273,25 @@ impl BoundTable {
     ) -> Result<(), EngineError> {
         let with_one_nan = |partition, batch| consumer(partition, canonical_batch(batch)?);
         let consumer: &BatchConsumer<'_> = if self.one_nan == Some(true) { &with_one_nan } else { consumer };
+        if let Some(unnested) = self.table.unnested() {
+            let read = unnested.read_for(columns);
+            let elements = |partition, batch: RecordBatch| {
+                unnested.unnest(&batch, (&read, columns), &|rows| consumer(partition, rows))
+            };
+            // Lists are computed, or decoded by Arrow.
+            return self.read_data(&read, &elements, Use::Computed(purpose.sharing()), cancel);
+        }
+        self.read_data(columns, consumer, purpose, cancel)
+    }
+
+    /// Reads columns of the data.
+    fn read_data(
+        &self,
+        columns: &[usize],
+        consumer: &BatchConsumer<'_>,
+        purpose: Use<'_>,
+        cancel: &CancelToken,
+    ) -> Result<(), EngineError> {
         match (self.table.data(), &self.parts().data) {
             (Data::Files(config), PartsData::Files(groups)) => {
                 self.read_files(config, groups, columns, consumer, (purpose, cancel))

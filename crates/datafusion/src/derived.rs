@@ -32,9 +32,10 @@ use parking_lot::Mutex;
 use self::repeated::Finest;
 
 /// Expressions that are remembered.
-const KNOWN_EXPRESSIONS: usize = 512;
-/// An expression that filters leave many rows for is computed for these so often, and for all rows from then on.
-const MOST_PARTS: u32 = 2;
+const KNOWN_EXPRESSIONS: usize = 2048;
+/// An expression that filters leave many rows for is computed for these alone where they are of so many parts at most, and then for all
+/// rows.
+const MOST_PARTS: usize = 2;
 /// Tables on which an expression failed that are remembered with it.
 const KNOWN_FAILURES: usize = 16;
 type Expr = Arc<dyn PhysicalExpr>;
@@ -120,14 +121,15 @@ impl Derived {
         self.key
     }
 
-    /// Notes that it is asked for, and says whether that was so seldom that it may be computed for a part of its table's rows.
-    pub(crate) fn is_seldom_asked_for(&self) -> bool {
-        REGISTRY.lock().asked(&self.expr, 1) <= MOST_PARTS
+    /// Notes that it is asked for of a part of its table's rows, and says whether these were so few parts that it may be computed for this one
+    /// alone.
+    pub(crate) fn is_seldom_asked_for(&self, part: &str) -> bool {
+        REGISTRY.lock().is_one_of_few(&self.expr, part)
     }
 
     /// Notes that it is computed for all rows of its table.
     pub(crate) fn is_computed_whole(&self) {
-        REGISTRY.lock().asked(&self.expr, MOST_PARTS);
+        REGISTRY.lock().computed_whole(&self.expr);
     }
 
     /// Why it, or a part of it, failed on this data before.
@@ -295,8 +297,8 @@ struct Registry {
 struct Known {
     expr: Expr,
     number: u64,
-    /// How often it was asked for.
-    asked: u32,
+    /// The parts of its table's rows that it was asked for; nothing where these were too many, or all.
+    parts: Option<Vec<String>>,
     /// Data on which the expression fails, and how.
     failures: VecDeque<(String, String)>,
 }
@@ -318,18 +320,34 @@ impl Registry {
         self.known.push_back(Known {
             expr: Arc::clone(expr),
             number: self.next,
-            asked: 0,
+            parts: Some(Vec::new()),
             failures: VecDeque::new(),
         });
         self.next
     }
 
-    /// How often an expression was asked for, so many times now.
-    fn asked(&mut self, expr: &Expr, times: u32) -> u32 {
-        let mut known = self.known.iter_mut();
-        let Some(known) = known.find(|known| known.expr.as_ref() == expr.as_ref()) else { return u32::MAX };
-        known.asked = known.asked.saturating_add(times);
-        known.asked
+    /// Whether an expression was asked for of few parts, with this one.
+    fn is_one_of_few(&mut self, expr: &Expr, part: &str) -> bool {
+        let Some(known) = self.known.iter_mut().find(|known| known.expr.as_ref() == expr.as_ref()) else {
+            return false;
+        };
+        match &mut known.parts {
+            Some(parts) if parts.iter().any(|known| known == part) => true,
+            Some(parts) if parts.len() < MOST_PARTS => {
+                parts.push(part.into());
+                true
+            }
+            _ => {
+                known.parts = None;
+                false
+            }
+        }
+    }
+
+    fn computed_whole(&mut self, expr: &Expr) {
+        if let Some(known) = self.known.iter_mut().find(|known| known.expr.as_ref() == expr.as_ref()) {
+            known.parts = None;
+        }
     }
 
     fn failure(&self, expr: &Expr, identity: &str) -> Option<String> {

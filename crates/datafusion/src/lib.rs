@@ -46,6 +46,7 @@ mod top_rows;
 mod translate;
 mod types;
 pub mod units;
+mod unnested;
 mod whole_files;
 mod whole_rows;
 mod window_filters;

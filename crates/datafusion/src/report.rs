@@ -128,7 +128,7 @@ pub(crate) fn derived_lines(translated: &Translated) -> Vec<String> {
         let conditions = conditions.collect::<Vec<_>>().join(" AND ");
         let line = |derived: &Derived| {
             let only = if conditions.is_empty() { "" } else { " where " };
-            let is_kept = derived.key().is_some() && conditions.is_empty();
+            let is_kept = derived.key().is_some() && table.identity().is_some();
             let kept = if is_kept { "" } else { " (for this query only)" };
             format!("derived: {} of {}{only}{conditions}{kept}", derived.field().name(), table.name())
         };

@@ -28,6 +28,7 @@ use crate::plain_source::plain_source;
 use crate::received::Received;
 use crate::row_group_pruning::{KeptRowGroups, bounds_filter, kept_row_groups};
 use crate::selection::Selection;
+use crate::unnested::Unnested;
 use crate::whole_files::{name_of, whole_files};
 
 /// A table of a plan: every column and every row, whatever the plan's scan leaves out.
@@ -37,10 +38,10 @@ pub struct ScanTable {
     /// The columns of the data; the derived ones follow them.
     schema: SchemaRef,
     derived: Vec<Derived>,
+    /// What of it becomes rows: the elements are its last columns.
+    unnested: Option<Arc<Unnested>>,
     /// What holds for the rows that it is narrowed to.
     conditions: Vec<Derived>,
-    /// Whether the next plan may not narrow it: what is computed of its rows is computed for all once that was asked for before.
-    is_for_now: bool,
     data: Data,
     identity: Option<String>,
     /// Of batches in memory.
@@ -105,8 +106,8 @@ impl ScanTable {
             name: name.into(),
             schema,
             derived: Vec::new(),
+            unnested: None,
             conditions: Vec::new(),
-            is_for_now: false,
             data,
             identity: None,
             memory: None,
@@ -167,8 +168,8 @@ impl ScanTable {
             name,
             schema,
             derived,
+            unnested: None,
             conditions,
-            is_for_now: false,
             data,
             identity,
             memory: None,
@@ -211,11 +212,6 @@ impl ScanTable {
         &self.conditions
     }
 
-    /// Whether the next plan may not narrow it.
-    pub(crate) fn is_for_now(&self) -> bool {
-        self.is_for_now
-    }
-
     pub(crate) fn data(&self) -> &Data {
         &self.data
     }
@@ -227,6 +223,9 @@ impl ScanTable {
 
     /// How many rows it has, where that is known: of rows from elsewhere once they are here.
     pub(crate) fn exact_rows(&self) -> Option<u64> {
+        if self.unnested.is_some() {
+            return None;
+        }
         match &self.data {
             Data::Received(received) => {
                 let batches = received.partitions()?.iter().flatten();
@@ -265,21 +264,38 @@ impl ScanTable {
             Some(known) if known.eq(&condition) => known,
             known => conjunction(known.into_iter().chain([condition])),
         };
-        if let Data::Files(config) = &self.data {
+        if let (Data::Files(config), None) = (&self.data, &self.unnested) {
             self.bounds_filter = bounds_filter(config.file_source(), &filter);
             self.selection = Selection::of(config.file_source(), &filter, &self.expected).map(Arc::new);
         }
         self.filter = Some(filter);
     }
 
-    /// Leaves only the rows that a condition holds for, which a plan's filters leave anyway. What is read of them is the
-    /// query's own: it has no identity, so that nobody takes it for columns of the data.
-    pub(crate) fn narrow(&mut self, condition: Derived, is_for_now: bool) {
-        self.is_for_now |= is_for_now;
-        if self.conditions.iter().all(|known| known.expr() != condition.expr()) {
-            self.conditions.push(condition);
+    /// Makes rows of the elements of lists, which become its last columns. What its filters leave out is told by its own columns no more.
+    pub(crate) fn unnest(&mut self, unnested: Unnested) {
+        let fields = self.schema.fields().iter().cloned().chain(unnested.fields());
+        self.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let key = unnested.key();
+        self.identity = self.identity.take().zip(key).map(|(identity, key)| format!("{identity}|{key}"));
+        (self.exact_rows, self.selection, self.bounds_filter) = (None, None, None);
+        self.unnested = Some(Arc::new(unnested));
+    }
+
+    /// What of it becomes rows.
+    pub(crate) fn unnested(&self) -> Option<&Unnested> {
+        self.unnested.as_deref()
+    }
+
+    /// Leaves only the rows that a condition holds for, which a plan's filters leave anyway. What is read of them is other data than the
+    /// table's: whoever asks again for rows of the same conditions finds it.
+    pub(crate) fn narrow(&mut self, condition: Derived) {
+        (self.exact_rows, self.selection) = (None, None);
+        if self.conditions.iter().any(|known| known.expr() == condition.expr()) {
+            return;
         }
-        (self.identity, self.memory, self.exact_rows, self.selection) = (None, None, None, None);
+        let identity = self.identity.take().zip(condition.key());
+        self.identity = identity.map(|(identity, key)| format!("{identity}|rows of {key}"));
+        self.conditions.push(condition);
     }
 
     /// Adds a derived column; its position.
@@ -346,8 +362,8 @@ impl ScanTable {
             name: self.name.clone(),
             schema: Arc::clone(&self.schema),
             derived: self.derived.clone(),
+            unnested: self.unnested.clone(),
             conditions: self.conditions.clone(),
-            is_for_now: self.is_for_now,
             data: self.data.clone(),
             identity: self.identity.clone(),
             memory: self.memory.clone(),

@@ -94,11 +94,6 @@ impl KelpieExec {
         KelpieExec { depth: self.depth + 1, ..self.copy() }
     }
 
-    /// Whether the next plan of the same query may read more of its tables, for later ones.
-    pub fn is_for_now(&self) -> bool {
-        self.translated.tables.iter().any(|table| table.is_for_now())
-    }
-
     /// Whether any copy of it ran on DataFusion's operators.
     pub fn fell_back(&self) -> &Arc<AtomicBool> {
         &self.fell_back

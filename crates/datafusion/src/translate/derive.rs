@@ -24,20 +24,22 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::unnest::UnnestExec;
 use kelpie_compile::expr::{Expr, ExprKind, children, with_children};
 use kelpie_compile::lower::check;
 use kelpie_compile::types::Field;
 
 pub(super) use self::add::added;
-use self::request::REQUESTS;
-pub(super) use self::request::{Below, Deriver, Request};
+pub(super) use self::request::{Below, Deriver, REQUESTS, Request};
 use super::expr::ExprTranslator;
 use super::translator::Translator;
 use crate::derived::{Derived, keeps_null, mapped};
 use crate::exec::KelpieExec;
 use crate::join_order::rows_estimate;
 use crate::node::{Node, pass_through};
+use crate::source::ScanTable;
 use crate::types;
+use crate::unnested::Unnested;
 
 /// Where filters let fewer rows than this share of the table come to an expression, it is computed for those only.
 const LEAST_SHARE: f64 = 0.1;
@@ -76,7 +78,7 @@ impl ExprTranslator<'_> {
         let deriver = self.derive.as_mut()?;
         let data_type = types::column_type(&e.data_type(self.schema).ok()?)?;
         let nullable = e.nullable(self.schema).unwrap_or(true);
-        let Located { scan, expr, derived, conditions, is_for_now } = match located(e, deriver.below) {
+        let Located { scan, expr, derived, conditions } = match located(e, deriver.below) {
             Ok(located) => located,
             Err(None) => return None,
             Err(Some(reason)) => return self.refuse(e, &format!("not a column of its own: {reason}")),
@@ -90,7 +92,7 @@ impl ExprTranslator<'_> {
             Below::Node(node) => address(node),
             Below::Sides(..) | Below::Table(_) => 0,
         };
-        deriver.requests.push(Request { scan, below, expr, conditions, is_for_now, field, reasons });
+        deriver.requests.push(Request { scan, below, expr, conditions, is_element: false, field, reasons });
         Some(Expr::column(REQUESTS + deriver.requests.len() - 1, data_type, nullable))
     }
 }
@@ -103,13 +105,15 @@ struct Located {
     derived: Derived,
     /// As in [`Request`].
     conditions: Vec<PhysicalRef>,
-    is_for_now: bool,
 }
 
 /// The scan that an expression reads, and the expression over its table; else why not, where that is worth a line.
 fn located(e: &PhysicalRef, below: Below<'_>) -> Result<Located, Option<String>> {
     let (node, expr) = match below {
-        Below::Table(scan) => return checked(scan, Arc::clone(e), Vec::new()).map_err(Some),
+        Below::Table(scan) => {
+            let table = table(scan, None).map_err(Some)?;
+            return checked((scan, &table), Arc::clone(e), Vec::new()).map_err(Some);
+        }
         Below::Node(node) => (node, Arc::clone(e)),
         Below::Sides(left, right, columns) => {
             let side = |side, node| {
@@ -122,23 +126,26 @@ fn located(e: &PhysicalRef, below: Below<'_>) -> Result<Located, Option<String>>
             side(JoinSide::Left, left).or_else(|| side(JoinSide::Right, right)).ok_or(None)?
         }
     };
-    let mut filters = Vec::new();
-    let (scan_node, expr) = pushed(expr, node, &mut filters)?;
+    let mut passed = Passed::default();
+    let (scan_node, expr) = pushed(expr, node, &mut passed)?;
+    let Passed { filters, unnest } = passed;
     let scan = scan_node.downcast_ref::<DataSourceExec>().ok_or(None)?;
+    let table = table(scan, unnest.as_ref()).map_err(Some)?;
+    let checked = |expr, conditions| checked((scan, &table), expr, conditions).map_err(Some);
     let share = |node: &Node| match (rows_estimate(node), rows_estimate(&scan_node)) {
         (Some(here), Some(all)) if all > 0.0 => here / all,
         _ => 1.0,
     };
     let kept = filters.first().map_or(1.0, share);
-    let conditions = if kept < SHARE_FOR_NOW { conditions(&filters, scan) } else { None };
+    let conditions = if kept < SHARE_FOR_NOW { conditions(&filters, &table) } else { None };
     if (conditions.is_none() || kept >= LEAST_SHARE) && share(node) < LEAST_SHARE {
         return Err(Some("less than a tenth of the table's rows come to it".into()));
     }
-    let mut located = checked(scan, expr, conditions.unwrap_or_default()).map_err(Some)?;
+    let located = checked(expr, conditions.unwrap_or_default())?;
     if kept >= LEAST_SHARE && !located.conditions.is_empty() {
-        located.is_for_now = located.derived.is_seldom_asked_for();
-        if !located.is_for_now {
-            return checked(scan, located.expr, Vec::new()).map_err(Some);
+        let part: Vec<String> = located.conditions.iter().map(ToString::to_string).collect();
+        if !located.derived.is_seldom_asked_for(&part.join(" AND ")) {
+            return checked(located.expr, Vec::new());
         }
     }
     Ok(located)
@@ -146,52 +153,133 @@ fn located(e: &PhysicalRef, below: Below<'_>) -> Result<Located, Option<String>>
 
 /// A condition over a node's columns as one over the table of the one scan below it, and that scan's address.
 pub(super) fn over_table(condition: &PhysicalRef, node: &Node) -> Option<(usize, PhysicalRef)> {
-    let (scan, condition) = pushed(Arc::clone(condition), node, &mut Vec::new()).ok()?;
+    let (scan, condition) = pushed(Arc::clone(condition), node, &mut Passed::default()).ok()?;
     Some((std::ptr::from_ref(scan.downcast_ref::<DataSourceExec>()?).addr(), condition))
+}
+
+/// The table of a scan, with the elements of what becomes rows above it.
+fn table(scan: &DataSourceExec, unnest: Option<&Node>) -> Result<ScanTable, String> {
+    let mut table = super::scan::table(scan).ok_or("the table is not read by Kelpie")?;
+    if let Some(unnest) = unnest.and_then(|node| node.downcast_ref::<UnnestExec>()) {
+        let (of, unnested) = unnested(unnest)?;
+        if of.downcast_ref::<DataSourceExec>().is_some_and(|of| std::ptr::eq(of, scan)) {
+            table.unnest(unnested);
+        }
+    }
+    Ok(table)
+}
+
+/// The scan whose lists become rows, and these lists over its table.
+pub(super) fn unnested(unnest: &UnnestExec) -> Result<(Node, Unnested), String> {
+    if !unnest.struct_column_indices().is_empty() {
+        return Err("structs become columns".into());
+    }
+    let (mut lists, mut of) = (Vec::new(), None::<(Node, ScanTable)>);
+    let schema = unnest.input().schema();
+    for list in unnest.list_column_indices() {
+        if list.depth != 1 {
+            return Err("lists of lists become rows at once".into());
+        }
+        let name = schema.field(list.index_in_input_schema).name();
+        let column = Arc::new(Column::new(name, list.index_in_input_schema)) as PhysicalRef;
+        let mut passed = Passed::default();
+        let pushed = pushed(column, unnest.input(), &mut passed);
+        let (node, expr) = pushed.map_err(|why| why.unwrap_or("its lists are of no table".into()))?;
+        let scan = node.downcast_ref::<DataSourceExec>().ok_or("its lists are of no table")?;
+        if passed.unnest.is_some() {
+            return Err("rows of elements become rows again".into());
+        }
+        if of.as_ref().is_some_and(|(known, _)| !Arc::ptr_eq(known, &node)) {
+            return Err("its lists are of several tables".into());
+        }
+        let (_, table) = of.get_or_insert((Arc::clone(&node), table(scan, None)?));
+        let list = Derived::new(&expr, table.stored())?;
+        if let Some(reason) = list.failure(table.identity()) {
+            return Err(format!("{}, computed for every row, fails: {reason}", list.field().name()));
+        }
+        lists.push(list);
+    }
+    let (node, table) = of.ok_or("it has no lists")?;
+    let unnested = Unnested::new(lists, table.stored().fields().len(), unnest.options().preserve_nulls())?;
+    Ok((node, unnested))
 }
 
 /// Whether an expression over a scan's table may be a column of it.
 fn checked(
-    scan: &DataSourceExec,
+    (scan, table): (&DataSourceExec, &ScanTable),
     expr: PhysicalRef,
     conditions: Vec<PhysicalRef>,
 ) -> Result<Located, String> {
-    let table = super::scan::table(scan).ok_or("the table is not read by Kelpie")?;
     let derived = Derived::new(&expr, table.stored())?;
     match derived.failure(table.identity()) {
         Some(reason) if conditions.is_empty() => Err(format!("computed for every row, it fails: {reason}")),
         _ => {
             let scan = std::ptr::from_ref(scan).addr();
-            Ok(Located { scan, expr, derived, conditions, is_for_now: false })
+            Ok(Located { scan, expr, derived, conditions })
         }
     }
 }
 
 /// The conditions of filters above a scan over its table, the lowest first; nothing where one of them cannot be evaluated
 /// while the table is read.
-fn conditions(filters: &[Node], scan: &DataSourceExec) -> Option<Vec<PhysicalRef>> {
-    let table = super::scan::table(scan)?;
+fn conditions(filters: &[Node], table: &ScanTable) -> Option<Vec<PhysicalRef>> {
     let condition = |node: &Node| {
         let filter = node.downcast_ref::<FilterExec>()?;
-        let (_, condition) = pushed(Arc::clone(filter.predicate()), filter.input(), &mut Vec::new()).ok()?;
+        let mut passed = Passed::default();
+        let (_, condition) = pushed(Arc::clone(filter.predicate()), filter.input(), &mut passed).ok()?;
         Derived::of_this_query(&condition, table.stored()).is_ok().then_some(condition)
     };
     filters.iter().rev().map(condition).collect()
 }
 
-/// The scan below a node, and an expression over the node's columns as one over the scan's table. `filters` are those on the
-/// way, the lowest last, that nothing but the scan's rows come to.
+/// What is on the way from a node down to a scan.
+#[derive(Debug, Default)]
+struct Passed {
+    /// The filters that nothing but the scan's rows come to, the lowest last.
+    filters: Vec<Node>,
+    /// What makes rows of the scan's lists.
+    unnest: Option<Node>,
+}
+
+/// On the way down positions from here on stand for elements of lists that become rows.
+const ELEMENTS: usize = 1 << 41;
+
+/// An expression over the rows below a node: each column is replaced, but for elements of lists.
+fn below(expr: &PhysicalRef, replace: &dyn Fn(&Column) -> Option<PhysicalRef>) -> Option<PhysicalRef> {
+    mapped(expr, &|column| match column.index() >= ELEMENTS {
+        true => Some(Arc::new(column.clone()) as PhysicalRef),
+        false => replace(column),
+    })
+}
+
+/// The scan below a node, and an expression over the node's columns as one over the scan's table.
 fn pushed(
     expr: PhysicalRef,
     node: &Node,
-    filters: &mut Vec<Node>,
+    passed: &mut Passed,
 ) -> Result<(Node, PhysicalRef), Option<String>> {
     if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
-        let expr = mapped(&expr, &|column| table_column(scan, column.index())).ok_or(None)?;
-        return Ok((Arc::clone(node), expr));
+        let width = super::scan::table(scan).map_or(0, |table| table.stored().fields().len());
+        let expr = mapped(&expr, &|column| match column.index().checked_sub(ELEMENTS) {
+            Some(list) => Some(Arc::new(Column::new("", width + list)) as PhysicalRef),
+            None => table_column(scan, column.index()),
+        });
+        return Ok((Arc::clone(node), expr.ok_or(None)?));
+    }
+    if let Some(unnest) = node.downcast_ref::<UnnestExec>() {
+        let lists = unnest.list_column_indices();
+        let expr = below(&expr, &|column| {
+            let list = lists.iter().position(|list| list.index_in_input_schema == column.index());
+            let place = list.map_or(column.index(), |list| ELEMENTS + list);
+            Some(Arc::new(Column::new(column.name(), place)) as PhysicalRef)
+        });
+        if passed.unnest.replace(Arc::clone(node)).is_some() || !unnest.struct_column_indices().is_empty() {
+            return Err(None);
+        }
+        return pushed(expr.ok_or(None)?, unnest.input(), passed);
     }
     if let Some(compiled) = node.downcast_ref::<KelpieExec>() {
-        return pushed(expr, compiled.original(), filters);
+        return pushed(expr, compiled.original(), passed);
     }
     if node.fetch().is_some() {
         return Err(None);
@@ -201,22 +289,22 @@ fn pushed(
             Some(columns) => at(&expr, columns.as_ref()).ok_or(None)?,
             None => expr,
         };
-        filters.push(Arc::clone(node));
-        return pushed(expr, filter.input(), filters);
+        passed.filters.push(Arc::clone(node));
+        return pushed(expr, filter.input(), passed);
     }
     if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
-        let below = mapped(&expr, &|column| Some(Arc::clone(&projection.expr().get(column.index())?.expr)));
-        return pushed(below.ok_or(None)?, projection.input(), filters);
+        let through = |column: &Column| Some(Arc::clone(&projection.expr().get(column.index())?.expr));
+        return pushed(below(&expr, &through).ok_or(None)?, projection.input(), passed);
     }
     if let Some(input) = pass_through(node) {
-        return pushed(expr, input, filters);
+        return pushed(expr, input, passed);
     }
     if node.is::<SortExec>() || node.is::<SortPreservingMergeExec>() {
         let children = node.children();
-        return pushed(expr, children.first().ok_or(None)?, filters);
+        return pushed(expr, children.first().ok_or(None)?, passed);
     }
     if let Some(scalars) = node.downcast_ref::<ScalarSubqueryExec>() {
-        return pushed(expr, scalars.input(), filters);
+        return pushed(expr, scalars.input(), passed);
     }
     let join = joined(node).ok_or(None)?;
     let expr = match join.projection {
@@ -231,6 +319,10 @@ fn pushed(
     };
     let offset = if left { width } else { 0 };
     let columns = collect_columns(&expr);
+    // Elements are of a side that a join does not tell.
+    if columns.iter().any(|column| column.index() >= ELEMENTS) {
+        return Err(None);
+    }
     let (side, from, padded) = if left && columns.iter().all(|column| column.index() < width) {
         (join.left, 0, matches!(join.kind, JoinType::Right | JoinType::Full))
     } else if right && columns.iter().all(|column| column.index() >= offset) {
@@ -247,8 +339,8 @@ fn pushed(
     if padded && !keeps_null(&expr, &side.schema()) {
         return Err(Some("it has a value for the rows that an outer join fills with NULL".into()));
     }
-    filters.clear();
-    pushed(expr, side, filters)
+    passed.filters.clear();
+    pushed(expr, side, passed)
 }
 
 /// A column of a scan over the scan's table.
@@ -273,7 +365,7 @@ fn table_column(scan: &DataSourceExec, column: usize) -> Option<PhysicalRef> {
 
 /// The expression with columns numbered by a projection below it.
 fn at(expr: &PhysicalRef, columns: &[usize]) -> Option<PhysicalRef> {
-    mapped(expr, &|column| {
+    below(expr, &|column| {
         let index = *columns.get(column.index())?;
         Some(Arc::new(Column::new(column.name(), index)) as PhysicalRef)
     })

@@ -86,6 +86,21 @@ impl ExprTranslator<'_> {
         all.into_iter().collect()
     }
 
+    /// What a node hands on. What is of a type that does not compile is NULL above it: expressions over it may be derived columns, and nothing
+    /// else takes it.
+    pub fn outputs<'e>(&mut self, list: impl IntoIterator<Item = Child<'e>>) -> Option<Vec<Expr>> {
+        let all: Vec<_> = list
+            .into_iter()
+            .map(|e| match e.data_type(self.schema) {
+                Ok(arrow) if types::column_type(&arrow).is_none() => {
+                    Some(Expr::literal(Literal::Null, DataType::Boolean))
+                }
+                _ => self.expr(e),
+            })
+            .collect();
+        all.into_iter().collect()
+    }
+
     pub(super) fn refuse<T>(&mut self, e: &dyn std::fmt::Display, why: &str) -> Option<T> {
         self.reasons.push(format!("{}: {e}: {why}", self.operator));
         None

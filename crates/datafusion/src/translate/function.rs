@@ -4,6 +4,7 @@ use std::any::{Any, TypeId};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType as ArrowType;
+use datafusion::common::ScalarValue;
 use datafusion::functions::{
     all_default_functions, core, datetime, math, regex as regex_functions, string, unicode,
 };
@@ -12,7 +13,7 @@ use datafusion::physical_expr::expressions::Literal as LiteralExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use kelpie_compile::context::Unsupported;
 use kelpie_compile::expr::{
-    ArithmeticOp, DatePart, Expr, ExprKind, Function, Granularity, Regex, Search, Side, columns_read,
+    ArithmeticOp, Bins, DatePart, Expr, ExprKind, Function, Granularity, Regex, Search, Side, columns_read,
 };
 use kelpie_compile::types::Literal;
 
@@ -22,6 +23,7 @@ use crate::corrections::exact::{Exact, ExactOp};
 use crate::corrections::nan::OneNan;
 use crate::corrections::zeros::OneZero;
 use crate::types;
+use crate::zones::ticks_of_second;
 
 /// The function that an implementation is, if it is one of DataFusion's own: a session may have another one of the same
 /// name, so names tell nothing.
@@ -119,6 +121,13 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
             granularity(&part.to_lowercase()).map(Function::DateTrunc)
         });
     }
+    if any_year.is_some()
+        && implementation.is::<datetime::date_bin::DateBinFunc>()
+        && let Some(bins) = bins(call)
+    {
+        let times = translator.expr(call.args().get(1)?)?;
+        return Some(ExprKind::Function(Function::DateBin(bins), vec![times]));
+    }
     if let Some(kind) = moment(translator, call, of_datafusion) {
         return Some(kind);
     }
@@ -132,6 +141,36 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
         false => format!("the function {name} is not compiled"),
     };
     translator.refuse(call, &why)
+}
+
+/// The bins of a call of `date_bin` whose width is a constant number of the times' ticks, from a constant origin.
+fn bins(call: &ScalarFunctionExpr) -> Option<Bins> {
+    let constant =
+        |argument: &Arc<dyn PhysicalExpr>| Some(argument.downcast_ref::<LiteralExpr>()?.value().clone());
+    let ArrowType::Timestamp(unit, _) = call.return_type() else { return None };
+    let tick = 1_000_000_000 / i128::from(ticks_of_second(*unit));
+    let ticks = |ns: i128| (ns % tick == 0).then(|| i64::try_from(ns / tick).ok())?;
+    let (width, origin) = match call.args() {
+        [width, _] => (width, 0),
+        [width, _, origin] => (width, timestamp_ns(&constant(origin)?)?),
+        _ => return None,
+    };
+    let ScalarValue::IntervalMonthDayNano(Some(width)) = constant(width)? else { return None };
+    let ns = i128::from(width.days) * 86_400_000_000_000 + i128::from(width.nanoseconds);
+    let is_even = width.months == 0 && ns > 0;
+    is_even.then(|| Some(Bins { width: ticks(ns)?, first: ticks(origin.rem_euclid(ns))? }))?
+}
+
+/// Nanoseconds since 1970.
+fn timestamp_ns(time: &ScalarValue) -> Option<i128> {
+    let (ticks, in_tick) = match time {
+        ScalarValue::TimestampSecond(ticks, _) => (ticks, 1_000_000_000),
+        ScalarValue::TimestampMillisecond(ticks, _) => (ticks, 1_000_000),
+        ScalarValue::TimestampMicrosecond(ticks, _) => (ticks, 1_000),
+        ScalarValue::TimestampNanosecond(ticks, _) => (ticks, 1),
+        _ => return None,
+    };
+    ticks.map(|ticks| i128::from(ticks) * in_tick)
 }
 
 /// A number of seconds, milliseconds, microseconds or nanoseconds as a timestamp of that unit.

@@ -16,6 +16,7 @@ mod prune;
 mod scan;
 mod translated;
 mod translator;
+mod unnest;
 mod window;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use kelpie_compile::plan::Plan;
 use kelpie_engine::Engine;
@@ -156,6 +158,8 @@ impl Translator {
             self.union(node, union.inputs())
         } else if let Some(union) = node.downcast_ref::<InterleaveExec>() {
             self.union(node, union.inputs())
+        } else if let Some(unnest) = node.downcast_ref::<UnnestExec>() {
+            unnest::unnest(self, node, unnest)
         } else if let Some(scalars) = node.downcast_ref::<ScalarSubqueryExec>() {
             self.scalars(scalars)
         } else if node.is::<EmptyExec>() {
@@ -241,7 +245,7 @@ impl Translator {
         let schema = projection.input().schema();
         let below = Below::Node(projection.input());
         let mut exprs = self.exprs_over(below, &schema, "ProjectionExec");
-        let exprs = exprs.exprs(projection.expr().iter().map(|e| &e.expr));
+        let exprs = exprs.outputs(projection.expr().iter().map(|e| &e.expr));
         let names = projection.expr().iter().map(|e| e.alias.clone()).collect();
         Some(projected(input?, exprs?, names))
     }

@@ -134,7 +134,7 @@ fn file_scan(translator: &mut Translator, config: &FileScanConfig, node: &DataSo
     let predicate = predicate.as_ref().map(|predicate| exprs.expr(predicate));
     let outputs: Vec<&Arc<dyn PhysicalExpr>> = projection.iter().map(|e| &e.expr).collect();
     let names: Vec<String> = projection.iter().map(|e| e.alias.clone()).collect();
-    let outputs = exprs.exprs(outputs);
+    let outputs = exprs.outputs(outputs);
 
     let mut plan = scan?;
     if let Some(predicate) = predicate {

@@ -82,11 +82,7 @@ impl KeptPlan {
             found.visit(plan);
             Some(found)
         })?;
-        let copies = match () {
-            () if found.is_for_now => 1,
-            () if found.reads_files => MOST_READS,
-            () => usize::MAX,
-        };
+        let copies = if found.reads_files { MOST_READS } else { usize::MAX };
         Some(KeptPlan {
             template: Arc::clone(plan),
             is_deep,
@@ -130,15 +126,12 @@ struct Found {
     fallbacks: Vec<Arc<AtomicBool>>,
     /// Whether DataFusion's operators read files.
     reads_files: bool,
-    /// Whether the next plan may be a better one.
-    is_for_now: bool,
 }
 
 impl Found {
     fn visit(&mut self, node: &Node) {
         if let Some(compiled) = node.downcast_ref::<KelpieExec>() {
             self.fallbacks.push(Arc::clone(compiled.fell_back()));
-            self.is_for_now |= compiled.is_for_now();
         }
         if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
             self.reads_files |= scan.data_source().downcast_ref::<FileScanConfig>().is_some();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use datafusion::physical_expr::expressions::Column;
 use kelpie_compile::expr::{Expr, ExprKind, substitute};
 use kelpie_compile::plan::{GroupingSets, Join, JoinKind, Plan, Ranked, SortKey, Window};
 use kelpie_compile::types::Field;
@@ -86,6 +87,10 @@ impl Adding<'_> {
         None
     }
 
+    fn is_element(&self, request: usize) -> bool {
+        self.requests.get(request).is_some_and(|request| request.is_element)
+    }
+
     /// The plan without requests.
     fn resolved(&mut self, plan: Plan, used: &Used) -> Option<Plan> {
         Some(match plan {
@@ -101,8 +106,8 @@ impl Adding<'_> {
                 for (index, expr) in exprs.iter().enumerate() {
                     match (used.contains(index), requested(expr).next()) {
                         (true, _) => below.extend(columns_of(expr)),
-                        (false, Some(request)) => return self.refuse(request),
-                        (false, None) => {}
+                        (false, Some(request)) if !self.is_element(request) => return self.refuse(request),
+                        (false, _) => {}
                     }
                 }
                 let input = self.resolved(*input, &Used::Some(below))?;
@@ -255,10 +260,13 @@ impl Adding<'_> {
                 let asked = self.requests.get(request)?;
                 let table = self.tables.get_mut(scan.source).and_then(Arc::get_mut);
                 let made = table.and_then(|table| {
+                    if asked.is_element {
+                        return Some((asked.expr.downcast_ref::<Column>()?.index(), true));
+                    }
                     let derived = Derived::new(&asked.expr, table.stored()).ok()?;
                     for condition in &asked.conditions {
-                        let condition = Derived::of_this_query(condition, table.stored()).ok()?;
-                        table.narrow(condition, asked.is_for_now);
+                        let condition = Derived::new(condition, table.stored()).ok()?;
+                        table.narrow(condition);
                     }
                     let nullable = derived.field().is_nullable();
                     Some((table.derive(derived), nullable))

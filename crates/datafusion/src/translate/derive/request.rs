@@ -10,7 +10,7 @@ use kelpie_compile::types::Field;
 use crate::node::Node;
 
 /// Positions from here on stand for requests.
-pub(super) const REQUESTS: usize = 1 << 40;
+pub(in crate::translate) const REQUESTS: usize = 1 << 40;
 
 type PhysicalRef = Arc<dyn PhysicalExpr>;
 
@@ -25,8 +25,8 @@ pub(in crate::translate) struct Request {
     pub expr: PhysicalRef,
     /// What holds for the few rows that come to it, over the table too; nothing where it is computed for all.
     pub conditions: Vec<PhysicalRef>,
-    /// Whether it is computed for all as soon as it was asked for often enough.
-    pub is_for_now: bool,
+    /// Whether it is an element of a list that becomes rows: a column of the table as it is.
+    pub is_element: bool,
     pub field: Field,
     /// Why the expression does not compile.
     pub reasons: Vec<String>,
