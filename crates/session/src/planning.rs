@@ -31,7 +31,7 @@ use crate::corrections::{
 };
 use crate::database::{Change, Database, Persist, columns_of};
 use crate::dialect::{self, Macros, expand_columns, has_dynamic_columns, look_up_values, name_columns};
-use crate::files::{check_setting, making};
+use crate::files::{check_setting, look_at_all, making};
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
 use crate::plan_cache::{
@@ -284,6 +284,9 @@ pub(crate) async fn logical_plan(
     sql: &str,
 ) -> Result<LogicalPlan> {
     let mut statement = statement;
+    if lists_columns(sql) {
+        look_at_all(state).await;
+    }
     let corrects = KelpieOptions::of(state.config_options()).corrections;
     let zoned = if corrects { with_zone(state, sql) } else { Cow::Borrowed(state) };
     let apart = if corrects { planned_apart(&zoned, &mut statement)? } else { None };
@@ -315,6 +318,12 @@ pub(crate) async fn logical_plan(
     let plan = if apart.is_some() { computed_around(plan)? } else { run_as_a_whole(plan, state).await? };
     Access::of(state).check_plan(&plan)?;
     if corrects { share(plan) } else { Ok(plan) }
+}
+
+/// Whether a statement may list the columns of all tables.
+fn lists_columns(sql: &str) -> bool {
+    let is_show = sql.trim_start().get(..4).is_some_and(|word| word.eq_ignore_ascii_case("show"));
+    is_show || sql.to_ascii_lowercase().contains("information_schema")
 }
 
 /// The name of the table or view that a statement makes.

@@ -57,5 +57,6 @@ mod timeout;
 mod times;
 mod top_rows;
 mod translate;
+mod unnest;
 mod whole_queries;
 mod whole_writes;

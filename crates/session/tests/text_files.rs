@@ -193,6 +193,10 @@ async fn what_comes_after_the_rows_that_were_looked_at_is_never_lost() {
         ("broken.json", &late("{\"a\": 1")),
         ("text.csv", &format!("a,n\n{csv}x,\n")),
         ("null.csv", &format!("a,n\n{csv}1,7\n")),
+        ("date.csv", &late_line("2024-01-01", "2024-01-02 10:00:00")),
+        ("zone.csv", &late_line("2024-01-01", "2024-01-01T23:00:00-05:00")),
+        ("second.csv", &late_line("2024-01-01 10:00:00", "2024-01-01 10:00:00.5")),
+        ("large.csv", &late_line("99999999999999999999", "1.5")),
     ]);
     let path = folder.path().display();
     for session in sessions() {
@@ -206,6 +210,11 @@ async fn what_comes_after_the_rows_that_were_looked_at_is_never_lost() {
             ("object.json", &["line 21", "column a", "infer_rows"]),
             ("broken.json", &["broken.json"]),
             ("text.csv", &["line 22", "column a", "'x'", "infer_rows"]),
+            // Readers would cut them off.
+            ("date.csv", &["line 22", "column a", "'2024-01-02 10:00:00'", "infer_rows"]),
+            ("zone.csv", &["line 22", "column a", "'2024-01-01T23:00:00-05:00'", "infer_rows"]),
+            ("second.csv", &["line 22", "column a", "10:00:00.5'", "infer_rows"]),
+            ("large.csv", &["line 22", "column a", "'1.5'", "infer_rows"]),
         ] {
             for columns in ["*", "count(a)"] {
                 let text = error(&session, &format!("select {columns} from '{path}/{file}'")).await;
@@ -223,10 +232,30 @@ async fn what_comes_after_the_rows_that_were_looked_at_is_never_lost() {
             ("null.json", "max(n)", "7"),
             ("object.json", "max(a)", "{\"b\":1}"),
             ("text.csv", "max(a)", "x"),
+            ("date.csv", "max(a)", "2024-01-02T10:00:00"),
+            ("second.csv", "max(a)", "2024-01-01T10:00:00.500"),
         ] {
             let sql = format!("select {sql} from '{path}/{file}'");
             assert_eq!(rows(&session, &sql).await, [expected], "{sql}");
         }
+    }
+}
+
+/// A column of one value, and another one at its end.
+fn late_line(value: &str, last: &str) -> String {
+    format!("a\n{}{last}\n", format!("{value}\n").repeat(20))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_are_asked_for_first_are_the_first_of_a_file() {
+    let text: String = (0..50_000).map(|row| format!("{row},{}\n", "x".repeat(row % 50))).collect();
+    let folder = folder(&[("t.csv", &format!("id,s\n{text}"))]);
+    for session in sessions() {
+        session.sql("set datafusion.optimizer.repartition_file_min_size = 0").await.unwrap();
+        session.sql("set datafusion.execution.target_partitions = 4").await.unwrap();
+        session.register_dir(folder.path()).await.unwrap();
+        assert_eq!(rows(&session, "select id from t limit 3").await, ["0", "1", "2"]);
+        assert_eq!(rows(&session, "select id from t limit 2 offset 40000").await, ["40000", "40001"]);
     }
 }
 

@@ -6,10 +6,11 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, Fetch, GroupByExpr, GroupByWithModifier, LimitClause, OrderBy, OrderByExpr, OrderByKind,
-    Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, Value, WildcardAdditionalOptions,
+    Query, Select, SelectFlavor, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
+    WildcardAdditionalOptions,
 };
 
-use crate::syntax::{Flow, Walk, plain_query, select_all, visit};
+use crate::syntax::{Flow, Walk, plain_query, quoted, select_all, visit};
 
 /// Writes such clauses in the form that is planned.
 pub(super) fn write_out(statement: &mut Statement) {
@@ -21,7 +22,7 @@ struct Clauses;
 impl Walk for Clauses {
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         if let Some(order) = &mut query.order_by {
-            order_by_all(order, &query.body);
+            order_by_all(order, &mut query.body);
             order_by_items(order, &query.body);
         }
         fetch(query);
@@ -72,13 +73,22 @@ fn sets_of(keys: &mut Vec<Expr>) -> Vec<Vec<Expr>> {
 }
 
 /// `ALL` cannot be the name of a column without quotes. It is all columns from left to right: by their places, where these are known.
-fn order_by_all(order: &mut OrderBy, body: &SetExpr) {
+fn order_by_all(order: &mut OrderBy, body: &mut SetExpr) {
     all_as_kind(order);
     let OrderByKind::All(options) = &order.kind else { return };
     let SetExpr::Select(select) = body else { return };
     let is_wildcard =
         |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
     if select.projection.iter().any(is_wildcard) {
+        if select.projection.len() > 1 {
+            // DataFusion knows all columns of a subquery.
+            let subquery = Box::new(plain_query(SetExpr::Select(select.clone())));
+            let alias =
+                TableAlias { explicit: true, name: quoted("kelpie: ordered"), columns: vec![], at: None };
+            let relation =
+                TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None };
+            *body = SetExpr::Select(Box::new(select_all(vec![TableWithJoins { relation, joins: vec![] }])));
+        }
         return;
     }
     let place = |place: usize| OrderByExpr {

@@ -37,7 +37,16 @@ impl Walk for Intervals {
             Ok(written) => written.flatten(),
             Err(error) => return ControlFlow::Break(Some(error)),
         };
-        let Some(text) = written else { return ControlFlow::Continue(()) };
+        let Some(text) = written else {
+            // Frames of windows take no interval of a number.
+            if let Expr::Interval(Interval { value, last_field: None, .. }) = expr
+                && let Expr::Value(number) = value.as_ref()
+                && let Value::Number(number, false) = &number.value
+            {
+                **value = Expr::value(Value::SingleQuotedString(number.to_string()));
+            }
+            return ControlFlow::Continue(());
+        };
         let value = Box::new(Expr::value(Value::SingleQuotedString(text)));
         match expr {
             Expr::Interval(interval) => {

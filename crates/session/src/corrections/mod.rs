@@ -1,6 +1,7 @@
 //! What Kelpie mends of DataFusion (docs/corrections.md): a statement's syntax tree before it is planned, and plans before they are
 //! optimized. `kelpie.corrections = off` leaves all as it is.
 
+mod aggregated_columns;
 mod bags;
 mod calls;
 mod clauses;
@@ -93,6 +94,7 @@ pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
     bags::count_copies(statement);
     numbers::keep_digits(statement);
     zones::as_calls(statement);
+    aggregated_columns::write_out(statement);
     Ok(())
 }
 

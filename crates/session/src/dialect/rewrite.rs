@@ -6,9 +6,9 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Ident, ObjectName, ObjectNamePart,
-    OrderBy, OrderByKind, Query, Select, SelectItem, Set, SetExpr, Statement as Sql, Subscript, TableFactor,
-    UnaryOperator, Value,
+    AccessExpr, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, Ident, ObjectName,
+    ObjectNamePart, OrderBy, OrderByKind, Query, Select, SelectItem, Set, SetExpr, Statement as Sql,
+    Subscript, TableFactor, UnaryOperator, Value,
 };
 
 use super::functions::{Functions, literal, setting};
@@ -185,17 +185,35 @@ impl Walk for Rewrite<'_> {
             Expr::Cast { data_type, .. } => types::convert(data_type),
             Expr::TypedString(typed) => types::convert(&mut typed.data_type),
             // A field of what is no column: DataFusion takes its name as a text.
-            Expr::CompoundFieldAccess { access_chain, .. } => {
-                for access in access_chain {
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                // What stands before the first subscript of a column is its name.
+                let mut is_name = matches!(root.as_ref(), Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+                for access in access_chain.iter_mut() {
                     // A slice without a bound goes to the end.
                     if let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access {
                         lower_bound.get_or_insert_with(|| number("1"));
                         upper_bound.get_or_insert_with(|| number("-1"));
                     }
+                    is_name &= matches!(access, AccessExpr::Dot(_));
                     if let AccessExpr::Dot(field @ Expr::Identifier(_)) = access
                         && let Expr::Identifier(name) = &*field
+                        && !is_name
                     {
                         *field = literal(normal(name));
+                    }
+                }
+                // DataFusion takes an element of a list that it makes for the value of its n-th row, also of one without repetitions.
+                let is_list = |call: &Function| {
+                    let name = call.name.0.last().and_then(ObjectNamePart::as_ident).map(normal);
+                    name.is_some_and(|name| name == "array_agg" || name == "list")
+                };
+                if matches!(root.as_ref(), Expr::Function(made) if is_list(made))
+                    && let Some(AccessExpr::Subscript(Subscript::Index { index })) = access_chain.first_mut()
+                {
+                    **root = call("array_element", vec![taken(root), taken(index)]);
+                    access_chain.remove(0);
+                    if access_chain.is_empty() {
+                        *expr = taken(root);
                     }
                 }
             }

@@ -18,8 +18,11 @@ pub(super) const ASOF_LEFT: &str = "kelpie: left";
 /// Whether a text may be one that is written anew here: others are not taken apart.
 pub(super) fn may_change(sql: &str) -> bool {
     let both = |a, b| has(sql, a) && has(sql, b);
-    ["summarize", "asof", "**", "macro", "?", "pivot", "struct", "lambda"].iter().any(|word| has(sql, word))
+    ["summarize", "asof", "**", "macro", "?", "pivot", "struct", "lambda", "isnull", "notnull"]
+        .iter()
+        .any(|word| has(sql, word))
         || both("copy", "from")
+        || both("copy", "to")
         || both("insert", "by")
         || both("create", "function")
         || sql.contains('[') && both("for", "in")
@@ -30,6 +33,8 @@ pub(super) fn may_change(sql: &str) -> bool {
 pub(super) fn changes(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()> {
     summaries(words, changes);
     copy_from(words, changes)?;
+    copy_to(words, changes)?;
+    null_tests(words, changes);
     insert_by_name(words, changes);
     asof_joins(words, changes)?;
     macros(words, changes);
@@ -126,6 +131,79 @@ fn copy_from(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()> {
     Ok(())
 }
 
+/// `COPY t TO 'file' (format csv, header false)` as DataFusion writes it.
+fn copy_to(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()> {
+    let copy = first(words);
+    if !words.is(copy, "copy") {
+        return Ok(());
+    }
+    let to = words.find(copy + 1, |place| words.is_any(place, &["to", "from"]));
+    let mut place = to + 2;
+    place += usize::from(words.is(place, "with"));
+    if !words.is(to, "to") || !words.is_token(place, &Token::LParen) {
+        return Ok(());
+    }
+    let end = words.find(to + 2, |_| false);
+    let (mut stored_as, mut partitions, mut options) = (String::new(), String::new(), Vec::new());
+    let text = |value: &str| format!("'{}'", value.trim_matches(['\'', '"']).replace('\'', "''"));
+    for CopyOption { name, value } in copy_options(words, to + 2, end)? {
+        let option = match name.as_str() {
+            "format" => {
+                stored_as = format!("STORED AS {} ", value.trim_matches(['\'', '"']));
+                continue;
+            }
+            "partition_by" => {
+                partitions = format!("PARTITIONED BY ({}) ", value.trim_matches(['(', ')']));
+                continue;
+            }
+            "header" => "has_header",
+            "delim" | "delimiter" | "sep" => "delimiter",
+            "quote" => "quote",
+            "escape" => "escape",
+            "null" | "nullstr" => "null_value",
+            "compression" | "codec" => "compression",
+            "dateformat" => "date_format",
+            "timestampformat" => "timestamp_format",
+            "row_group_size" => "max_row_group_size",
+            // Files that are there are replaced as a whole.
+            "overwrite" | "overwrite_or_ignore" | "use_tmp_file" => continue,
+            _ => {
+                return plan_err!(
+                    "COPY … TO has no option {name}: it has format, partition_by, header, delimiter, quote, escape, null, \
+                     compression, dateformat, timestampformat, row_group_size"
+                );
+            }
+        };
+        options.push(format!("'format.{option}' {}", text(&value)));
+    }
+    let options =
+        if options.is_empty() { String::new() } else { format!("OPTIONS ({})", options.join(", ")) };
+    let text = format!(" {stored_as}{partitions}{options}");
+    changes.push(Change { from: words.byte(to + 2), to: words.byte(end), text });
+    Ok(())
+}
+
+/// `x ISNULL` and `x NOTNULL`, which the parser takes for names of columns.
+fn null_tests(words: &Words<'_>, changes: &mut Vec<Change>) {
+    for place in (1..words.all.len()).filter(|place| words.is_any(*place, &["isnull", "notnull"])) {
+        let no_value = [
+            "select", "distinct", "all", "where", "and", "or", "not", "on", "by", "case", "when", "then",
+            "else", "as", "having", "from", "join",
+        ];
+        let is_value = match words.token(place - 1) {
+            Some(Token::Word(_)) => !words.is_any(place - 1, &no_value),
+            Some(Token::RParen | Token::RBracket | Token::Number(..) | Token::SingleQuotedString(_)) => true,
+            _ => false,
+        };
+        let is_name = matches!(words.token(place + 1), Some(Token::LParen | Token::Period | Token::Eq));
+        if is_value && !is_name {
+            let text = if words.is(place, "isnull") { "IS NULL " } else { "IS NOT NULL " };
+            let word = &words.all[place];
+            changes.push(Change { from: word.from, to: word.to, text: text.to_string() });
+        }
+    }
+}
+
 /// What the name of a file says of its format.
 fn format_of(path: &str) -> String {
     let name = path.trim_matches('\'').to_lowercase();
@@ -147,40 +225,53 @@ struct CopyOptions {
 }
 
 impl CopyOptions {
-    fn of(words: &Words<'_>, mut place: usize, end: usize) -> Result<CopyOptions> {
+    fn of(words: &Words<'_>, place: usize, end: usize) -> Result<CopyOptions> {
         let mut options = CopyOptions::default();
-        if words.is(place, "with") {
-            place += 1;
-        }
-        let in_parentheses = words.is_token(place, &Token::LParen);
-        let last = if in_parentheses { words.closing(place).unwrap_or(end) } else { end };
-        place += usize::from(in_parentheses);
-        while place < last {
-            let Some(Token::Word(name)) = words.token(place) else {
-                return plan_err!("COPY … FROM: {} is no option", words.text(place));
-            };
-            let name = name.value.to_lowercase();
-            place += 1;
-            place += usize::from(words.is_token(place, &Token::Eq));
-            let next = words.find(place, |at| words.is_token(at, &Token::Comma)).min(last);
-            // Without parentheses the words stand one behind the other, as in PostgreSQL.
-            let until = if in_parentheses || next - place <= 1 { next } else { place + 1 };
-            let is_flag = until == place || name == "header" && words.is_any(place, &["delimiter", "csv"]);
-            let value = match is_flag {
-                true => "true".to_string(),
-                false => words.sql[words.byte(place)..words.byte(until)].trim_end().to_string(),
-            };
-            place = if is_flag { place } else { until };
-            place += usize::from(words.is_token(place, &Token::Comma));
+        for CopyOption { name, value } in copy_options(words, place, end)? {
             match name.as_str() {
                 "format" => options.format = Some(value.trim_matches(['\'', '"']).to_lowercase()),
-                "csv" if is_flag => options.format = Some("csv".into()),
+                "csv" if value == "true" => options.format = Some("csv".into()),
                 "null" => options.others.push(format!("nullstr = {value}")),
                 _ => options.others.push(format!("{name} = {value}")),
             }
         }
         Ok(options)
     }
+}
+
+/// An option of COPY as it is written, the name in small letters.
+struct CopyOption {
+    name: String,
+    value: String,
+}
+
+/// The options of a COPY from a place to an end.
+fn copy_options(words: &Words<'_>, mut place: usize, end: usize) -> Result<Vec<CopyOption>> {
+    let mut options = Vec::new();
+    place += usize::from(words.is(place, "with"));
+    let in_parentheses = words.is_token(place, &Token::LParen);
+    let last = if in_parentheses { words.closing(place).unwrap_or(end) } else { end };
+    place += usize::from(in_parentheses);
+    while place < last {
+        let Some(Token::Word(name)) = words.token(place) else {
+            return plan_err!("COPY: {} is no option", words.text(place));
+        };
+        let name = name.value.to_lowercase();
+        place += 1;
+        place += usize::from(words.is_token(place, &Token::Eq));
+        let next = words.find(place, |at| words.is_token(at, &Token::Comma)).min(last);
+        // Without parentheses the words stand one behind the other, as in PostgreSQL.
+        let until = if in_parentheses || next - place <= 1 { next } else { place + 1 };
+        let is_flag = until == place || name == "header" && words.is_any(place, &["delimiter", "csv"]);
+        let value = match is_flag {
+            true => "true".to_string(),
+            false => words.sql[words.byte(place)..words.byte(until)].trim_end().to_string(),
+        };
+        place = if is_flag { place } else { until };
+        place += usize::from(words.is_token(place, &Token::Comma));
+        options.push(CopyOption { name, value });
+    }
+    Ok(options)
 }
 
 /// `INSERT INTO t BY NAME SELECT …` names a column that no table has; by position is what it says without that.

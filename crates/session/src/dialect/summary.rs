@@ -1,5 +1,8 @@
-//! SUMMARIZE: a row for each column of a query, with what its values are like. All columns are aggregated at once, in one row, of which a
-//! list for each column of the answer is made; these lists become rows.
+//! SUMMARIZE: a row for each column of a query, with what its values are like. Columns are aggregated at once, in one row, of which a list for
+//! each column of the answer is made; these lists become rows. Of many columns so many are taken at a time: planning takes time that grows
+//! with the square of the number of aggregates.
+
+use std::ops::Range;
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Column, ScalarValue, plan_err};
@@ -46,12 +49,34 @@ impl RelationPlanner for Summaries {
 const VALUES: [&str; 10] =
     ["min", "max", "approx_unique", "avg", "std", "q25", "q50", "q75", "count", "null_percentage"];
 
+/// Columns that are aggregated at once.
+const AT_ONCE: usize = 24;
+/// The place of a column among all.
+const PLACE: &str = "kelpie: place";
+
 fn summary(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let columns = plan.schema().columns();
-    let fields: Vec<_> = plan.schema().fields().iter().cloned().collect();
-    if columns.is_empty() {
+    let columns = plan.schema().fields().len();
+    if columns == 0 {
         return plan_err!("SUMMARIZE of a query without columns");
     }
+    let first = of_columns(plan.clone(), 0..columns.min(AT_ONCE))?;
+    let others = (AT_ONCE..columns).step_by(AT_ONCE);
+    let all = others.map(|first| of_columns(plan.clone(), first..columns.min(first + AT_ONCE)));
+    let mut all = all.collect::<Result<Vec<_>>>()?.into_iter();
+    let mut rows = all.try_fold(LogicalPlanBuilder::from(first), |rows, other| rows.union(other))?;
+    if columns > AT_ONCE {
+        rows = rows.sort([Expr::Column(Column::new_unqualified(PLACE)).sort(true, false)])?;
+    }
+    let shown = ["column_name", "column_type"].iter().chain(&VALUES);
+    rows.project(shown.map(|name| Expr::Column(Column::new_unqualified(*name))))?.build()
+}
+
+/// The rows of some columns.
+fn of_columns(plan: LogicalPlan, places: Range<usize>) -> Result<LogicalPlan> {
+    let columns: Vec<Column> =
+        plan.schema().columns().into_iter().skip(places.start).take(places.len()).collect();
+    let fields: Vec<_> =
+        plan.schema().fields().iter().skip(places.start).take(places.len()).cloned().collect();
     let rows = "rows".to_string();
     let mut aggregates = vec![count(lit(1_i64)).alias(rows.clone())];
     let mut found: Vec<Vec<Expr>> = vec![Vec::new(); VALUES.len()];
@@ -86,8 +111,9 @@ fn summary(plan: LogicalPlan) -> Result<LogicalPlan> {
         texts(fields.iter().map(|field| field.name().clone()).collect()).alias("column_name"),
         texts(fields.iter().map(|field| name_of_type(field.data_type())).collect()).alias("column_type"),
     ];
+    lists.push(make_array(places.map(|place| lit(place as i64)).collect()).alias(PLACE));
     lists.extend(VALUES.iter().zip(found).map(|(name, list)| make_array(list).alias(*name)));
-    let names: Vec<Column> = ["column_name", "column_type"]
+    let names: Vec<Column> = ["column_name", "column_type", PLACE]
         .iter()
         .chain(&VALUES)
         .map(|name| Column::new_unqualified(*name))

@@ -12,6 +12,7 @@ use datafusion::arrow::csv::ReaderBuilder;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 
 use super::dialect::Dialect;
+use super::reader::is_cut_off;
 
 /// Rows that are read at once until one fails.
 pub(super) const ROWS_AT_ONCE: usize = 8192;
@@ -105,7 +106,10 @@ impl Scan<'_> {
                 }
             }
         }
-        None
+        // Readers take all of them, and cut off what some have more than their type.
+        let (start, what) = self.find_after(0, open()?)?;
+        let line = line_at(start, open()?)? + self.dialect.skip as u64;
+        Some(Misfit { path: path.to_path_buf(), line, what })
     }
 
     /// What does not fit in the first row that does not, after so many that do, and where it begins.
@@ -133,6 +137,23 @@ impl Scan<'_> {
         if let Some(column) = record.iter().position(|value| std::str::from_utf8(value).is_err()) {
             return Some(What::Encoding { column: name(column) });
         }
+        let shown = |column: usize, value: &[u8]| {
+            let value = String::from_utf8_lossy(value).into_owned();
+            What::Value {
+                column: name(column),
+                value,
+                data_type: self.schema.field(column).data_type().clone(),
+            }
+        };
+        let cut_off = self.columns.iter().find_map(|column| {
+            let value = record.get(*column)?;
+            let text = std::str::from_utf8(value).ok()?;
+            let is_cut_off = is_cut_off(text, self.schema.field(*column).data_type());
+            is_cut_off.then(|| shown(*column, value))
+        });
+        if cut_off.is_some() {
+            return cut_off;
+        }
         // The row alone, as any reader of CSV takes it.
         let mut alone = csv::Writer::from_writer(Vec::new());
         let mut whole = record.clone();
@@ -144,12 +165,7 @@ impl Scan<'_> {
             let batch = builder.build(alone.as_slice()).ok().and_then(|mut reader| reader.next());
             matches!(batch, Some(Err(_)))
         })?;
-        let value = String::from_utf8_lossy(record.get(column)?).into_owned();
-        Some(What::Value {
-            column: name(column),
-            value,
-            data_type: self.schema.field(column).data_type().clone(),
-        })
+        Some(shown(column, record.get(column)?))
     }
 }
 

@@ -117,6 +117,17 @@ pub(crate) fn listed_now(table: &dyn TableProvider) -> Option<Result<Vec<DataFil
     table.downcast_ref::<LocalTable>().map(|table| table.source.files())
 }
 
+/// Looks at all tables of files that a session has and nobody asked for yet.
+pub(crate) async fn look_at_all(state: &SessionState) {
+    let options = &state.config_options().catalog;
+    let catalog = state.catalog_list().catalog(&options.default_catalog);
+    let Some(schema) = catalog.and_then(|catalog| catalog.schema(&options.default_schema)) else { return };
+    let schema: &dyn Any = schema.as_ref();
+    if let Some(tables) = schema.downcast_ref::<LocalTables>() {
+        tables.look_at_all().await;
+    }
+}
+
 /// A table of files, made anew where these have changed.
 #[derive(Debug)]
 struct LocalEntry {
@@ -135,6 +146,14 @@ struct Made {
 impl LocalEntry {
     fn new(source: Source, given: Arc<Given>) -> LocalEntry {
         LocalEntry { source, given, made: tokio::sync::Mutex::default() }
+    }
+
+    /// Whether its columns are found by reading its values.
+    fn takes_long(&self) -> bool {
+        let files = self.source.files();
+        files.is_ok_and(|files| {
+            files.first().is_some_and(|file| !matches!(file.format.kind, Kind::Parquet | Kind::Arrow))
+        })
     }
 
     async fn table(&self, session: &SessionSlot) -> Result<Arc<dyn TableProvider>> {

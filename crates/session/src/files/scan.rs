@@ -20,8 +20,8 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::object_store::ObjectMeta;
 use datafusion::object_store::path::Path as Address;
 use datafusion::physical_expr::LexOrdering;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
 use futures::future::BoxFuture;
 use kelpie_datafusion::clock::{PlanClock, timed_future};
@@ -53,6 +53,9 @@ pub(super) struct Scanned {
     scan: FileScanConfig,
 }
 
+/// So many rows are read by one thread, from the first one on.
+const FIRST_ROWS: usize = 100_000;
+
 /// Files that are opened side by side.
 const OPEN_AT_ONCE: usize = 32;
 
@@ -80,11 +83,14 @@ impl LocalTable {
             };
             // A new source: one that is shared would add up what several queries did.
             let source = self.format.file_source(all.scan.file_source().table_schema().clone());
-            let scan = FileScanConfigBuilder::from(scan)
+            let mut scan = FileScanConfigBuilder::from(scan)
                 .with_source(source)
                 .with_projection_indices(wanted.projection.cloned())?
                 .with_limit(wanted.limit)
                 .build();
+            if wanted.filters.is_empty() && wanted.limit.is_some_and(|limit| limit <= FIRST_ROWS) {
+                in_order(&mut scan);
+            }
             self.format.create_physical_plan(session, scan).await
         };
         Box::pin(timed_future(Phase::Statistics, scan))
@@ -261,6 +267,14 @@ impl LocalTable {
             None => Ok(file),
         }
     }
+}
+
+/// Rows that are asked for without a condition, and are few, are the first of the files: as whoever wants to see what is there expects it.
+fn in_order(scan: &mut FileScanConfig) {
+    let files = std::mem::take(&mut scan.file_groups).into_iter().flat_map(FileGroup::into_inner);
+    scan.file_groups = vec![FileGroup::new(files.collect())];
+    // What is partitioned already is not cut into ranges.
+    scan.output_partitioning = Some(Partitioning::UnknownPartitioning(1));
 }
 
 /// A file of which nothing is known but what the file system says.

@@ -34,7 +34,8 @@ pub(crate) struct LocalTables {
 pub(crate) enum Broken {
     /// It is not added.
     Refused,
-    /// It is there all the same: a query that names it gets the error, and may find it mended.
+    /// It is there all the same: a query that names it gets the error, and may find it mended. Text files, whose types are found by reading
+    /// them, are not even looked at before.
     Kept,
 }
 
@@ -44,8 +45,10 @@ type TypeFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<TableType>>> + S
 #[derive(Debug)]
 struct Named {
     what: What,
-    /// Whether it could be read the last time.
+    /// Whether it could be read the last time, or was not read yet.
     usable: AtomicBool,
+    /// Whether it was looked at.
+    is_known: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -56,6 +59,11 @@ enum What {
 }
 
 impl Named {
+    fn new(what: What, usable: bool) -> Named {
+        let is_known = AtomicBool::new(!matches!(what, What::Files(_)));
+        Named { what, usable: AtomicBool::new(usable), is_known }
+    }
+
     /// Whether it is a table of a database.
     fn is_kept(&self) -> bool {
         matches!(&self.what, What::Files(entry) if matches!(entry.source, Source::Kept(_)))
@@ -95,7 +103,7 @@ impl LocalTables {
             if !files.contains_key(&name) && !self.others.table_exist(&name) {
                 let table = KeptTable { database: Arc::clone(database), name: name.clone() };
                 let what = What::Files(LocalEntry::new(Source::Kept(table), Arc::default()));
-                files.insert(name, Arc::new(Named { what, usable: AtomicBool::new(true) }));
+                files.insert(name, Arc::new(Named::new(what, true)));
             }
         }
         drop(files);
@@ -109,8 +117,12 @@ impl LocalTables {
             (Err(error), Broken::Refused) => return Err(error),
             (Err(error), Broken::Kept) => What::Problem(plain(&error)),
         };
-        let named = Arc::new(Named { what, usable: AtomicBool::new(false) });
+        let waits = broken == Broken::Kept && matches!(&what, What::Files(entry) if entry.takes_long());
+        let named = Arc::new(Named::new(what, waits));
         self.insert(name, Arc::clone(&named)).map_err(|error| at(path, plain(&error)))?;
+        if waits {
+            return Ok(());
+        }
         let looked = self.look(&named).await;
         if looked.is_err() && broken == Broken::Refused {
             self.files.write().remove(name);
@@ -121,7 +133,17 @@ impl LocalTables {
     /// Adds a name that stands for nothing.
     pub fn add_problem(&self, name: &str, problem: &str) -> Result<()> {
         let what = What::Problem(problem.to_string());
-        self.insert(name, Arc::new(Named { what, usable: AtomicBool::new(false) }))
+        self.insert(name, Arc::new(Named::new(what, false)))
+    }
+
+    /// Looks at all tables that nobody has asked for yet: what lists columns has them all, and leaves out those that cannot be read.
+    pub async fn look_at_all(&self) {
+        let unknown = |named: &&Arc<Named>| !named.is_known.load(Ordering::Relaxed);
+        let waiting: Vec<_> = self.files.read().values().filter(unknown).cloned().collect();
+        for named in waiting {
+            // Whoever asks for it by name gets the error.
+            let _ = self.look(&named).await;
+        }
     }
 
     fn insert(&self, name: &str, named: Arc<Named>) -> Result<()> {
@@ -138,6 +160,7 @@ impl LocalTables {
             What::Problem(problem) => exec_err!("{problem}"),
             What::Files(entry) => {
                 let table = entry.table(&self.session).await;
+                named.is_known.store(true, Ordering::Relaxed);
                 named.usable.store(table.is_ok(), Ordering::Relaxed);
                 table
             }

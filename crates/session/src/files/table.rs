@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
@@ -121,9 +121,30 @@ async fn parquet(state: &SessionState, files: &[DataFile], options: &ReadOptions
         let address = address(&file.path)?;
         let schema = caught(listing.infer_schema(state, &address)).await;
         // DataFusion's readers do not all name the file.
-        schemas.push((file.path.as_path(), schema.map_err(|error| in_metadata(&file.path, plain(&error)))?));
+        let schema = schema.map_err(|error| in_metadata(&file.path, plain(&error)))?;
+        schemas.push((file.path.as_path(), with_computed_types(schema)));
     }
     Ok(Known { format, united: unite(&schemas, Values::Typed)?, sound_bounds })
+}
+
+/// The columns in types that DataFusion computes with: sums of decimals of 32 and 64 bits wrap around there, and times of day of unlike units
+/// are not compared.
+fn with_computed_types(schema: SchemaRef) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| {
+        let data_type = match field.data_type() {
+            DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
+                DataType::Decimal128(*precision, *scale)
+            }
+            DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Nanosecond),
+            _ => return Arc::clone(field),
+        };
+        Arc::new(field.as_ref().clone().with_data_type(data_type))
+    });
+    let fields: Vec<FieldRef> = fields.collect();
+    match fields.iter().eq(schema.fields()) {
+        true => schema,
+        false => Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())),
+    }
 }
 
 /// Files that Kelpie reads.

@@ -8,6 +8,7 @@
 mod dependent;
 mod nodes;
 mod plain;
+mod row_by_row;
 mod sets;
 mod single;
 

@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
 
 use super::dependent::{OuterValues, is_not_distinct};
 use super::plain::{is_correlated, refers_to_some};
+use super::row_by_row::made_of_each_row;
 use super::{Around, Place, is_subquery};
 
 /// A node with columns in place of its subqueries.
@@ -170,6 +171,9 @@ fn is_lateral(join: &Join) -> Result<bool> {
 
 /// The rows of the right side for each row of the left side.
 fn lateral(join: &Join, made: &mut usize) -> Result<Option<LogicalPlan>> {
+    if let Some(rows) = made_of_each_row(join, made)? {
+        return Ok(Some(rows));
+    }
     let mut around = Around::new(&join.left, made);
     around.share_rows()?;
     let inner = around.qualifier("outer");

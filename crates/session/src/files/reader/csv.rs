@@ -4,12 +4,16 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use datafusion::arrow::array::{ArrayRef, AsArray};
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::util::display::FormatOptions;
 use datafusion::error::Result;
 
 use kelpie_datafusion::{Batches, Quoting};
 
-use super::csv_types::Kinds;
+use super::csv_types::{Kinds, is_cut_off};
 use super::file_scan::{FileScan, Filling, Layout, Shape};
 use super::text::{self, Piece};
 use crate::files::dialect::Dialect;
@@ -245,6 +249,37 @@ pub(super) fn schema_of(scan: &FileScan) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
+/// The same as they are read: as they are written where the reader would cut off what a value has more than its type, and not all values
+/// were looked at.
+fn schema_as_read(scan: &FileScan) -> Schema {
+    let mut schema = schema_of(scan);
+    if scan.shape.is_complete {
+        return schema;
+    }
+    let fields = schema.fields.iter().map(|field| match field.data_type() {
+        DataType::Date32 | DataType::Timestamp(..) | DataType::Decimal128(..) => {
+            Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8))
+        }
+        _ => Arc::clone(field),
+    });
+    schema.fields = fields.collect();
+    schema
+}
+
+/// Values as they are written in the type of their column.
+fn typed(values: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+    if values.data_type() == data_type {
+        return Ok(Arc::clone(values));
+    }
+    if let Some(texts) = values.as_string_opt::<i32>()
+        && let Some(value) = texts.iter().flatten().find(|value| is_cut_off(value, data_type))
+    {
+        return Err(ArrowError::CastError(format!("'{value}' is no {data_type}")).into());
+    }
+    let options = CastOptions { safe: false, format_options: FormatOptions::default() };
+    Ok(cast_with_options(values, data_type, &options)?)
+}
+
 /// The rows of a piece of a file.
 pub(super) fn open(scan: &FileScan, dialect: &Dialect, piece: Piece) -> Result<Batches> {
     // A file of blank lines, if any.
@@ -252,7 +287,7 @@ pub(super) fn open(scan: &FileScan, dialect: &Dialect, piece: Piece) -> Result<B
         return Ok(Box::new(std::iter::empty()));
     }
     let dialect = Dialect { has_header: dialect.has_header && piece.start == 0, ..dialect.clone() };
-    let builder = dialect.reader(schema_of(scan));
+    let builder = dialect.reader(schema_as_read(scan));
     let builder = builder.with_batch_size(scan.batch_size).with_projection(scan.read());
     let mut text = text::piece(&scan.path, scan.format.compression, piece)?;
     if piece.start == 0 {
@@ -264,7 +299,9 @@ pub(super) fn open(scan: &FileScan, dialect: &Dialect, piece: Piece) -> Result<B
     }
     let filling = Filling::new(scan);
     let batches = builder.build_buffered(text).map_err(|error| at(&scan.path, error))?;
-    Ok(Box::new(batches.map(move |batch| filling.fill(&batch?, |array, _| Ok(Arc::clone(array))))))
+    Ok(Box::new(batches.map(move |batch| {
+        filling.fill(&batch?, |array, column| typed(array, filling.wanted.field(column).data_type()))
+    })))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ impl Kinds {
     pub fn add(&mut self, value: &str) {
         // A text more changes nothing.
         if self.0 & TEXT == 0 {
-            self.0 |= if value.is_empty() { TEXT } else { kind_of(value) };
+            self.0 |= kind_of(value);
         }
     }
 
@@ -56,9 +56,26 @@ fn unit(kinds: u16) -> TimeUnit {
     }
 }
 
+/// Whether a type reads a value as less than what is written: a date with a time as the date, a fraction of a second as none. Readers of
+/// CSV do.
+pub(in crate::files) fn is_cut_off(value: &str, data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Date32 => kind_of(value) & (TIMES | WHOLE | LARGE) & !DATE != 0,
+        DataType::Timestamp(of_column, _) => {
+            let kind = kind_of(value) & TIMES;
+            kind != 0 && unit(kind) > *of_column
+        }
+        DataType::Decimal128(_, scale) => {
+            let part = value.split_once('.').map_or("", |(_, part)| part);
+            part.trim_end_matches('0').len() > usize::try_from(*scale).unwrap_or(0)
+        }
+        _ => false,
+    }
+}
+
 fn kind_of(value: &str) -> u16 {
-    let bytes = value.as_bytes();
-    match bytes[0] {
+    let Some(first) = value.bytes().next() else { return TEXT };
+    match first {
         b'0'..=b'9' | b'-' | b'.' => number_or_time(value),
         b't' | b'T' | b'f' | b'F'
             if ["true", "false"].iter().any(|word| value.eq_ignore_ascii_case(word)) =>

@@ -13,12 +13,12 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::display::FormatOptions;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::error::Result;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeSeed, IgnoredAny};
 
 use kelpie_datafusion::Batches;
 
 use super::file_scan::{FileScan, Filling, JsonLayout, Layout, Shape};
-use super::json_types::{Seen, as_written, becomes_text, fields, nested_as_text};
+use super::json_types::{Row, Seen, as_written, becomes_text, fields, nested_as_text};
 use super::json_value::Json;
 use super::text::{self, Piece, Text};
 use crate::files::error::at;
@@ -39,24 +39,55 @@ pub(super) fn shape(path: &Path, compression: FileCompressionType, options: &Rea
     text.map_err(|error| at(path, error))?;
     text::check_encoding(path, &start)?;
     let (is_array, is_lines) = look(text::whole(path, compression)?).map_err(|error| at(path, error))?;
-    let text = values(text::whole(path, compression)?, is_array).map_err(|error| at(path, error))?;
+    let whole = || {
+        text::whole(path, compression)
+            .and_then(|text| values(text, is_array).map_err(|error| at(path, error)))
+    };
     let most = options.infer_rows.unwrap_or(usize::MAX);
-    let mut keys = Seen::Object(Vec::new());
-    let mut rows = 0;
-    let mut stream = serde_json::Deserializer::from_reader(text).into_iter::<Json>();
-    while rows < most {
-        match stream.next() {
-            None => break,
-            Some(Ok(value @ Json::Object(_))) => keys.add(&value),
-            Some(Ok(_)) => return Err(at(path, format!("value {} is no object", rows + 1))),
-            Some(Err(error)) => return Err(at(path, error)),
-        }
-        rows += 1;
-    }
+    // What stands otherwise than the first lines do is told by whoever reads value by value.
+    let by_lines = if is_lines { of_lines(whole()?, most) } else { None };
+    let (keys, rows) = match by_lines {
+        Some(seen) => seen,
+        None => of_values(whole()?, most).map_err(|problem| at(path, problem))?,
+    };
     let has_nested_text = keys.has_nested_text();
     let keys = if let Seen::Object(keys) = keys { keys } else { Vec::new() };
     let layout = Layout::Json(JsonLayout { is_array, is_lines, has_nested_text });
     Ok(Shape { schema: Arc::new(Schema::new(fields(&keys))), layout, is_complete: rows < most })
+}
+
+/// The keys of the objects of the first lines, and how many these are; nothing where a line is no object.
+fn of_lines(mut text: Text, most: usize) -> Option<(Seen, usize)> {
+    let (mut keys, mut rows, mut line) = (Seen::Object(Vec::new()), 0, Vec::new());
+    while rows < most {
+        line.clear();
+        if text.read_until(b'\n', &mut line).ok()? == 0 {
+            break;
+        }
+        let value = line.trim_ascii();
+        if value.is_empty() {
+            continue;
+        }
+        let mut parser = serde_json::Deserializer::from_slice(value);
+        Row(&mut keys).deserialize(&mut parser).ok()?;
+        parser.end().ok()?;
+        rows += 1;
+    }
+    Some((keys, rows))
+}
+
+/// The same of the first values, wherever they stand.
+fn of_values(text: Text, most: usize) -> std::result::Result<(Seen, usize), String> {
+    let (mut keys, mut rows) = (Seen::Object(Vec::new()), 0);
+    let mut parser = serde_json::Deserializer::from_reader(text);
+    while rows < most && parser.end().is_err() {
+        Row(&mut keys).deserialize(&mut parser).map_err(|error| match error.is_data() {
+            true => format!("value {} is no object", rows + 1),
+            false => error.to_string(),
+        })?;
+        rows += 1;
+    }
+    Ok((keys, rows))
 }
 
 /// Whether a file is one array, and whether its values are each on a line.

@@ -1,6 +1,9 @@
 //! Types of JSON values.
 
+use std::fmt;
+
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::json_value::Json;
 
@@ -28,50 +31,9 @@ pub(super) enum Seen {
 }
 
 impl Seen {
-    /// Adds a value.
-    pub fn add(&mut self, value: &Json) {
-        match (&mut *self, value) {
-            (_, Json::Null) => {}
-            (Seen::Object(keys), Json::Object(values)) => {
-                for (key, value) in values {
-                    match keys.iter_mut().find(|(known, _)| known == key) {
-                        Some((_, seen)) => seen.add(value),
-                        None => {
-                            let mut seen = Seen::Nothing;
-                            seen.add(value);
-                            keys.push((key.clone(), seen));
-                        }
-                    }
-                }
-            }
-            (Seen::List(seen), Json::List(values)) => values.iter().for_each(|value| seen.add(value)),
-            (Seen::Nothing, Json::Object(_)) => {
-                *self = Seen::Object(Vec::new());
-                self.add(value);
-            }
-            (Seen::Nothing, Json::List(_)) => {
-                *self = Seen::List(Box::default());
-                self.add(value);
-            }
-            (_, value) => {
-                let seen = std::mem::take(self);
-                *self = seen.with(Seen::of(value));
-            }
-        }
-    }
-
-    fn of(value: &Json) -> Seen {
-        match value {
-            Json::Null => Seen::Nothing,
-            Json::Bool(_) => Seen::Bool,
-            Json::Text(_) => Seen::Text,
-            Json::Number(number) if number.is_i64() => {
-                Seen::Whole { negative: number.as_i64().is_some_and(|number| number < 0), large: false }
-            }
-            Json::Number(number) if number.is_u64() => Seen::Whole { negative: false, large: true },
-            Json::Number(_) => Seen::Float,
-            Json::List(_) | Json::Object(_) => Seen::Mixed { nested: true },
-        }
+    /// Adds a value of one more kind.
+    fn meet(&mut self, other: Seen) {
+        *self = std::mem::take(self).with(other);
     }
 
     fn with(self, other: Seen) -> Seen {
@@ -114,6 +76,140 @@ impl Seen {
             Seen::List(seen) => DataType::List(Field::new_list_field(seen.data_type(), true).into()),
             Seen::Object(keys) => DataType::Struct(fields(keys)),
         }
+    }
+}
+
+/// Adds a value as it is parsed: nothing of it is kept.
+impl<'de> DeserializeSeed<'de> for &mut Seen {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Seen {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        self.meet(Seen::Bool);
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        self.meet(Seen::Whole { negative: value < 0, large: false });
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        self.meet(Seen::Whole { negative: false, large: i64::try_from(value).is_err() });
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        self.meet(Seen::Float);
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        self.meet(Seen::Text);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<(), A::Error> {
+        if *self == Seen::Nothing {
+            *self = Seen::List(Box::default());
+        }
+        if let Seen::List(seen) = self {
+            while values.next_element_seed(&mut **seen)?.is_some() {}
+            return Ok(());
+        }
+        while values.next_element::<IgnoredAny>()?.is_some() {}
+        self.meet(Seen::Mixed { nested: true });
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut values: A) -> Result<(), A::Error> {
+        if *self == Seen::Nothing {
+            *self = Seen::Object(Vec::new());
+        }
+        if let Seen::Object(keys) = self {
+            let mut next = 0;
+            while let Some(place) = values.next_key_seed(Key { keys, expected: next })? {
+                if let Some((_, seen)) = keys.get_mut(place) {
+                    values.next_value_seed(seen)?;
+                }
+                next = place + 1;
+            }
+            return Ok(());
+        }
+        while values.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        self.meet(Seen::Mixed { nested: true });
+        Ok(())
+    }
+}
+
+/// Adds an object: other values are errors of the kind that says that data are other than they should be.
+pub(super) struct Row<'a>(pub &'a mut Seen);
+
+impl<'de> DeserializeSeed<'de> for Row<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Row<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, values: A) -> Result<(), A::Error> {
+        self.0.visit_map(values)
+    }
+}
+
+/// A key of an object, which becomes its place among those that were seen. Most objects have them in one order.
+struct Key<'a> {
+    keys: &'a mut Vec<(String, Seen)>,
+    expected: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = usize;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key<'_> {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<usize, E> {
+        let Key { keys, expected } = self;
+        if keys.get(expected).is_some_and(|(known, _)| known == key) {
+            return Ok(expected);
+        }
+        Ok(keys.iter().position(|(known, _)| known == key).unwrap_or_else(|| {
+            keys.push((key.to_string(), Seen::Nothing));
+            keys.len() - 1
+        }))
     }
 }
 

@@ -26,6 +26,7 @@ use super::error::at;
 use super::format::{Format, Kind};
 use super::misfit::{Misfit, Scan};
 use super::options::ReadOptions;
+pub(super) use csv_types::is_cut_off;
 use file_scan::FileScan;
 pub(super) use file_scan::{Layout, Shape};
 
