@@ -11,6 +11,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::{cast, take};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::NullHandling;
 use datafusion::error::Result;
 use kelpie_engine::EngineError;
 use kelpie_engine::error::FallbackReason;
@@ -27,16 +28,16 @@ pub(crate) struct Unnested {
     lists: Vec<Derived>,
     /// Columns of the data; the elements follow them.
     width: usize,
-    /// Whether a row whose lists are NULL is a row of a NULL, and not none.
-    keeps_nulls: bool,
+    /// What becomes of rows whose lists are NULL or empty.
+    nulls: NullHandling,
 }
 
 impl Unnested {
     /// Lists over a table's columns, or why their elements are no columns.
-    pub fn new(lists: Vec<Derived>, width: usize, keeps_nulls: bool) -> Result<Unnested, String> {
+    pub fn new(lists: Vec<Derived>, width: usize, nulls: NullHandling) -> Result<Unnested, String> {
         match lists.iter().find(|list| element(list.field().data_type()).is_none()) {
             Some(list) => Err(format!("{} is no list", list.field().name())),
-            None => Ok(Unnested { lists, width, keeps_nulls }),
+            None => Ok(Unnested { lists, width, nulls }),
         }
     }
 
@@ -57,7 +58,7 @@ impl Unnested {
     /// What tells it from other lists over the same data; nothing where it is another for each query.
     pub fn key(&self) -> Option<String> {
         let lists = self.lists.iter().map(Derived::key).collect::<Option<Vec<_>>>()?;
-        Some(format!("unnest {lists:?}{}", if self.keeps_nulls { " with NULL" } else { "" }))
+        Some(format!("unnest {lists:?} {:?}", self.nulls))
     }
 
     /// The columns of the data, ascending, that are read for some of the table's.
@@ -108,9 +109,14 @@ impl Unnested {
 
     /// Rows that a row becomes.
     fn length(&self, lists: &[ListArray], row: usize) -> usize {
+        let (of_null, of_empty) = match self.nulls {
+            NullHandling::Drop => (0, 0),
+            NullHandling::Preserve => (1, 0),
+            NullHandling::PreserveAndExpandEmpty => (1, 1),
+        };
         let of = |list: &ListArray| match list.is_null(row) {
-            true => usize::from(self.keeps_nulls),
-            false => list.value_length(row) as usize,
+            true => of_null,
+            false => (list.value_length(row) as usize).max(of_empty),
         };
         lists.iter().map(of).max().unwrap_or(0)
     }

@@ -102,6 +102,7 @@ const COMPILED: &[&str] = &[
     "select a.tag, count(*) from (select id, unnest(tags) tag from t) a join (select id, k from m where k < 4) b on a.id = b.id group by a.tag order by 1",
     "select tag, row_number() over (order by count(*) desc, tag) r from t, unnest(tags) as u(tag) group by tag order by r",
     "select i.name, count(*), sum(i.price) from (select unnest(items) i from orders) group by 1 order by 1",
+    "select tag, count(*) from (select unnest_outer(tags) tag from t) group by tag order by tag",
     "select len(tags) n, count(*) from t group by n order by n",
     "select count(*), sum(id) from t where list_contains(tags, 'river')",
     "select tags[1] x, count(*) from t where nums is not null group by x order by x",

@@ -200,7 +200,7 @@ pub(super) fn unnested(unnest: &UnnestExec) -> Result<(Node, Unnested), String> 
         lists.push(list);
     }
     let (node, table) = of.ok_or("it has no lists")?;
-    let unnested = Unnested::new(lists, table.stored().fields().len(), unnest.options().preserve_nulls())?;
+    let unnested = Unnested::new(lists, table.stored().fields().len(), unnest.options().null_handling)?;
     Ok((node, unnested))
 }
 
