@@ -433,3 +433,48 @@ async fn integers_of_parts_of_row_groups() {
         .await;
     }
 }
+
+/// Sums of decimals of 32 and 64 bits wrap around in DataFusion, and times of day of unlike units are not compared there.
+#[tokio::test(flavor = "multi_thread")]
+async fn decimals_and_times_of_all_widths_are_computed_with() {
+    const ROWS: usize = 30_000;
+    let seconds = |row: usize| (row * 86_399 / ROWS) as i64;
+    let price = Decimal32Array::from_iter_values((0..ROWS).map(|_| 99_999)).with_precision_and_scale(7, 2);
+    let large =
+        Decimal64Array::from_iter_values((0..ROWS).map(|row| row as i64)).with_precision_and_scale(18, 0);
+    let millis = Time32MillisecondArray::from_iter_values((0..ROWS).map(|row| seconds(row) as i32 * 1_000));
+    let micros = Time64MicrosecondArray::from_iter_values((0..ROWS).map(|row| seconds(row) * 1_000_000));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("p", Arc::new(price.unwrap())),
+        ("l", Arc::new(large.unwrap())),
+        ("ms", Arc::new(millis)),
+        ("us", Arc::new(micros)),
+    ];
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("t.parquet");
+    // Row groups that bounds leave out.
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(5_000)).build();
+    let mut writer =
+        ArrowWriter::try_new(File::create(&path).unwrap(), rows.schema(), Some(properties)).unwrap();
+    writer.write(&rows).unwrap();
+    writer.close().unwrap();
+    for enabled in ["true", "false"] {
+        let options = SessionOptions::default().with("kelpie.device", "cpu").with("kelpie.enabled", enabled);
+        let session = KelpieSession::new(options.with("kelpie.min_rows", "0")).unwrap();
+        session.register_path("t", &path).await.unwrap();
+        for (sql, expected) in [
+            ("select sum(p), max(p * 2), min(p / 2) > 499 from t", "29999700.00 1999.98 true"),
+            ("select count(*), max(l) from t where l > 29000", "999 29999"),
+            ("select count(*) from t where us >= time '12:00:00' and us < time '18:00:00'", "7500"),
+            ("select count(*) from t where ms >= time '12:00:00' and ms < time '18:00:00'", "7500"),
+            ("select count(*), min(us) from t where us = ms", "30000 00:00:00"),
+        ] {
+            let found = session.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let shown = pretty_format_batches(&found.batches).unwrap().to_string();
+            let row = shown.lines().nth(3).unwrap();
+            let row: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            assert_eq!(row.join(" "), expected, "{sql}");
+        }
+    }
+}

@@ -65,7 +65,9 @@ fn summary(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut all = all.collect::<Result<Vec<_>>>()?.into_iter();
     let mut rows = all.try_fold(LogicalPlanBuilder::from(first), |rows, other| rows.union(other))?;
     if columns > AT_ONCE {
-        rows = rows.sort([Expr::Column(Column::new_unqualified(PLACE)).sort(true, false)])?;
+        // An order within a subquery is left out, unless it decides which rows there are.
+        let by_place = Expr::Column(Column::new_unqualified(PLACE)).sort(true, false);
+        rows = rows.sort_with_limit([by_place], Some(columns))?;
     }
     let shown = ["column_name", "column_type"].iter().chain(&VALUES);
     rows.project(shown.map(|name| Expr::Column(Column::new_unqualified(*name))))?.build()
