@@ -167,7 +167,7 @@ pub struct KelpieSession {
 pub struct RegisteredData {
     /// Names of the tables.
     pub names: Vec<String>,
-    /// What cannot be read, and why. A query that names it gets the same error.
+    /// What cannot be read, and why, but for text files, which are looked at when a query names them. A query that names it gets the same error.
     pub problems: Vec<String>,
 }
 
@@ -230,6 +230,10 @@ impl KelpieSession {
         let context = Held::new(context, Arc::clone(&kept));
         context.state_ref().write().register_relation_planner(Arc::new(NumberedCopies))?;
         dialect::add_to(&context)?;
+        if let Some(tables) = &files {
+            // What plans a statement finds them there: the catalog shows its schemas behind the one that knows files by their paths.
+            context.state_ref().write().config_mut().set_extension(Arc::clone(tables));
+        }
         let (last, statements, generic) = (Arc::default(), Arc::default(), Arc::default());
         Ok(KelpieSession { context, engine, last, kept, statements, generic, files, database: None })
     }

@@ -339,3 +339,18 @@ async fn what_takes_no_rows_says_what_does() {
         assert!(parts.iter().all(|part| text.contains(part)), "{sql}: {text}");
     }
 }
+
+#[tokio::test]
+async fn text_files_are_looked_at_when_they_are_named() {
+    let folder =
+        folder(&[("good.csv", "a,b\n1,2\n"), ("bad.csv", "a,b\n1\n"), ("rows.json", "{\"k\": 1}\n")]);
+    let session = session();
+    let found = session.register_data(folder.path()).await.unwrap();
+    assert!(found.problems.is_empty() && found.names.len() == 3, "{found:?}");
+    assert_eq!(rows(&session, "select b from good").await, ["2"]);
+    // What lists all columns leaves out what cannot be read, and whoever names it gets the reason.
+    let columns = "select table_name, column_name from information_schema.columns where table_schema = 'public' order by 1, 2";
+    assert_eq!(rows(&session, columns).await, ["good a", "good b", "rows k"]);
+    let error = session.sql("select * from bad").await.unwrap_err().to_string();
+    assert!(error.contains("bad.csv") && error.contains("line 2"), "{error}");
+}

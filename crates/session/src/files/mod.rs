@@ -119,11 +119,7 @@ pub(crate) fn listed_now(table: &dyn TableProvider) -> Option<Result<Vec<DataFil
 
 /// Looks at all tables of files that a session has and nobody asked for yet.
 pub(crate) async fn look_at_all(state: &SessionState) {
-    let options = &state.config_options().catalog;
-    let catalog = state.catalog_list().catalog(&options.default_catalog);
-    let Some(schema) = catalog.and_then(|catalog| catalog.schema(&options.default_schema)) else { return };
-    let schema: &dyn Any = schema.as_ref();
-    if let Some(tables) = schema.downcast_ref::<LocalTables>() {
+    if let Some(tables) = state.config().get_extension::<LocalTables>() {
         tables.look_at_all().await;
     }
 }
