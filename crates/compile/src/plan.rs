@@ -9,7 +9,7 @@ mod window;
 pub use self::ranked::{Rank, Ranked, RankedValue};
 pub use self::sets::{GroupingSet, GroupingSets};
 pub use self::window::{Frame, FrameBound, FrameUnits, Window, WindowCall, WindowFunction};
-use crate::expr::{Expr, ExprKind, substitute};
+use crate::expr::{Expr, ExprKind, children, substitute};
 use crate::types::{DataType, Field, Literal};
 
 /// A relational plan.
@@ -428,6 +428,36 @@ impl Plan {
             }
             Plan::Sort { keys, .. } => keys.iter_mut().map(|key| &mut key.expr).collect(),
         }
+    }
+
+    /// This node's own expressions, not its inputs'.
+    pub fn exprs(&self) -> Vec<&Expr> {
+        match self {
+            Plan::Scan(_) | Plan::Union { .. } | Plan::Scalars { .. } | Plan::Limit { .. } => Vec::new(),
+            Plan::Filter { predicate, .. } => vec![predicate],
+            Plan::Project { exprs, .. } => exprs.iter().collect(),
+            Plan::Aggregate { keys, aggregates, .. } => {
+                keys.iter().chain(aggregates.iter().filter_map(|it| it.argument.as_ref())).collect()
+            }
+            Plan::Ranked(ranked) => ranked.exprs().collect(),
+            Plan::Window(window) => window.exprs().collect(),
+            Plan::GroupingSets(sets) => sets.exprs().collect(),
+            Plan::Join(join) => {
+                let keys = join.keys.iter().flat_map(|(build, probe)| [build, probe]);
+                keys.chain(&join.residual).collect()
+            }
+            Plan::Sort { keys, .. } => keys.iter().map(|key| &key.expr).collect(),
+        }
+    }
+
+    /// Whether the value of a subquery of a plan around it stands in this plan.
+    pub fn waits_for_values(&self) -> bool {
+        fn reads(expr: &Expr) -> bool {
+            matches!(expr.kind, ExprKind::Scalar(_)) || children(expr).into_iter().any(reads)
+        }
+        let own = self.exprs().into_iter().any(reads);
+        !matches!(self, Plan::Scalars { .. })
+            && (own || self.inputs().into_iter().any(Plan::waits_for_values))
     }
 
     /// This plan with each input replaced by what `map` makes of it; the first error wins.

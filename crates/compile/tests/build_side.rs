@@ -211,6 +211,16 @@ fn what_is_around_the_join_decides_too() {
     let program = compile(&plan, &all, &gpu(), forced);
     assert_eq!(chosen(&program, "join0"), ("written", unforeseen.into()));
     assert_eq!(chosen(&program, "join1"), ("other", UNIQUE.into()));
+    // As a table of far more rows than the joined ones can be.
+    let far_fewer = "the probe side has far fewer rows at most";
+    for (fact_rows, expected) in [(MILLION, ("other", far_fewer)), (2 * MILLION, ("written", unforeseen))] {
+        let (large, large_info) = table(0, (rows, rows), false);
+        let (dimension, dimension_info) = table(1, (MILLION, MILLION), true);
+        let (fact, fact_info) = table(2, (fact_rows, MILLION), false);
+        let plan = grouped(join(&[0], false, large, join(&[0], false, dimension, fact)), &[]);
+        let program = compile(&plan, &[large_info, dimension_info, fact_info], &gpu(), forced);
+        assert_eq!(chosen(&program, "join0"), (expected.0, expected.1.into()), "{fact_rows}");
+    }
     // Pairs of all rows.
     let plan = grouped(join(&[], true, foreign, primary), &[]);
     let program = compile(&plan, &infos, &gpu(), forced);

@@ -5,11 +5,9 @@
 //! rows are an intermediate, as those of an inner sort are. A filter that is pushed into one use and not into another makes them two; to
 //! run each by itself is then as good.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kelpie_compile::expr::{Expr, ExprKind, children};
 use kelpie_compile::plan::unify::{SameColumns, unify};
 use kelpie_compile::plan::{Plan, Scan};
 
@@ -186,7 +184,7 @@ fn candidates_of<'p>(plan: &'p Plan, found: &mut Vec<&'p Plan>) {
         // What reads a value of these is no plan of its own.
         let mut inside = Vec::new();
         candidates_of(input, &mut inside);
-        inside.retain(|plan| waits_for_values(plan));
+        inside.retain(|plan| plan.waits_for_values());
         let is_open = |plan: &&Plan| inside.iter().any(|open| std::ptr::eq(*open, *plan));
         let own: Vec<&Plan> = found.split_off(first);
         found.extend(own.into_iter().filter(|plan| !is_open(plan)));
@@ -269,22 +267,6 @@ fn table_of(input: &Input) -> Option<&Arc<dyn TableSource>> {
         Input::Table(table) => Some(table),
         Input::Intermediate(..) | Input::Used => None,
     }
-}
-
-/// Whether a plan waits for the value of a subquery of a plan around it.
-fn waits_for_values(plan: &Plan) -> bool {
-    fn reads(expr: &Expr) -> bool {
-        matches!(expr.kind, ExprKind::Scalar(_)) || children(expr).into_iter().any(reads)
-    }
-    let own = |plan: &Plan| {
-        let found = Cell::new(false);
-        plan.map_exprs(&|expr| {
-            found.set(found.get() || reads(expr));
-            expr.clone()
-        });
-        found.get()
-    };
-    !matches!(plan, Plan::Scalars { .. }) && (own(plan) || plan.inputs().into_iter().any(waits_for_values))
 }
 
 /// What a sub-plan is, for people.

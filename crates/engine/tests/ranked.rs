@@ -281,8 +281,8 @@ fn reached(values: &[f64], share: f64) -> Option<f64> {
 fn percentile(values: &[f64], share: f64) -> Option<f64> {
     let place = share * values.len().checked_sub(1)? as f64;
     let (low, high) = (values[place.floor() as usize], values[place.ceil() as usize]);
-    let weight = ((place - place.floor()) * 1e6).trunc() / 1e6;
-    Some(if place.floor() == place.ceil() { low } else { low + (high - low) * weight })
+    let weight = place - place.floor();
+    Some(if place.floor() == place.ceil() { low } else { low.mul_add(1.0 - weight, high * weight) })
 }
 
 /// What a group's values are, which are plainly computed.

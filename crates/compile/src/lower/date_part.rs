@@ -1,4 +1,4 @@
-//! `date_part` and `date_trunc` of dates and timestamps.
+//! `date_part`, `date_trunc` and `date_bin` of dates and timestamps.
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{OverflowOp, Scalar};

@@ -49,7 +49,7 @@ pub enum Rank {
     /// The mean of the values at `(n - 1) / 2` and `n / 2`, of floats or decimals; that of decimals is cut off towards zero.
     Median,
     /// The value at `p * (n - 1)`, where `p` is a constant of type `Float64` from 0 to 1; between two ranks that of floats is
-    /// interpolated linearly, with a weight of six digits.
+    /// interpolated linearly.
     Percentile(Expr),
     /// The first value up to which there is the share `p` of all: at `n - floor(n - p * n) - 1`, and the first one at least, where `p` is a
     /// constant of type `Float64` from 0 to 1.

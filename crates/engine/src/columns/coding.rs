@@ -18,8 +18,8 @@ const LEAST_POSSIBLE: u64 = 1 << 16;
 const POSSIBLE_A_VALUE: u64 = 4;
 /// Rows for each value from which on codes are worth their memory.
 const ROWS_A_VALUE: usize = 16;
-/// Rows after which it is told by those that were seen whether there are too many values. Fewer rows would take ten thousand values that
-/// come in turn for too many.
+/// Rows after which it is told by those that were seen whether there are too many values, and again when there are twice as many: where few
+/// values have most of the rows, others go on to come. Fewer rows would take ten thousand values that come in turn for too many.
 const TRIAL_ROWS: usize = 1 << 14;
 
 /// Numbers the values of a partition in the order in which they come, as long as they are few.
@@ -34,6 +34,8 @@ pub(super) struct Coder {
     factor: u64,
     /// More values get no codes.
     most: usize,
+    /// Rows after which it is looked at how many values there are.
+    next_trial: usize,
     is_off: bool,
 }
 
@@ -57,7 +59,15 @@ impl Coder {
     /// For at most so many values.
     pub(super) fn new(most: usize) -> Coder {
         let factor = RandomState::new().hash_one(0u8) | 1;
-        Coder { slots: Vec::new(), values: Vec::new(), codes: Vec::new(), factor, most, is_off: false }
+        Coder {
+            slots: Vec::new(),
+            values: Vec::new(),
+            codes: Vec::new(),
+            factor,
+            most,
+            next_trial: TRIAL_ROWS,
+            is_off: false,
+        }
     }
 
     /// Takes rows that have no value.
@@ -86,8 +96,11 @@ impl Coder {
         for value in values {
             let Some(code) = self.number(low(*value)) else { return self.end() };
             self.codes.push(code);
-            if self.codes.len() == TRIAL_ROWS && self.values.len() > different_among(TRIAL_ROWS, self.most) {
-                return self.end();
+            if self.codes.len() >= self.next_trial {
+                if self.values.len() > different_among(self.codes.len(), self.most) {
+                    return self.end();
+                }
+                self.next_trial = 2 * self.codes.len();
             }
         }
     }
@@ -172,6 +185,10 @@ impl PlannedCodes {
         if coders.iter().any(|coder| coder.is_off)
             || coders.iter().map(|coder| coder.codes.len()).sum::<usize>() != rows
         {
+            return None;
+        }
+        let most_of_one = coders.iter().map(|coder| coder.values.len()).max().unwrap_or(0);
+        if most_of_one.saturating_mul(ROWS_A_VALUE) > rows {
             return None;
         }
         let mut entries: Vec<i64> = coders.iter().flat_map(|coder| &coder.values).copied().collect();

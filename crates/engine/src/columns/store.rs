@@ -185,7 +185,10 @@ fn plan_integers(
     let spacing = spacing::of_chunks(chunks.iter().filter_map(IntegerChunk::steps));
     let bytes = rows as u64 * u64::from(width.scalar.bytes());
     let mut planned = Planned::new(width.storage(), rows, bytes, PlannedValues::Integers(chunks, width));
-    planned.layout.range = Some(range);
+    // Kernels take the least value that a column with a base may have for the base: what was promised may have begun before.
+    let has_base = width.base != 0;
+    planned.layout.range =
+        Some(if has_base { range.union(Range { min: width.base, max: width.base }) } else { range });
     planned.base = width.base;
     planned.zones = zones;
     planned.is_unique = is_unique;

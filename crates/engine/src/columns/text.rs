@@ -246,6 +246,10 @@ impl TextPartition {
             return false;
         }
         self.seen = (rows, texts);
+        if rows_before == 0 {
+            // A first batch of so many texts has nothing before it to compare it with.
+            return false;
+        }
         // Where texts come back anywhere, there are fewer new ones among later rows. Where they come back soon or never, there are as many,
         // and will be.
         let new = |rows: usize, texts: usize| texts as f64 / rows.max(1) as f64;

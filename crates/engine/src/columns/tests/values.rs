@@ -231,6 +231,26 @@ fn texts_of_many_batches_keep_their_order() {
 }
 
 #[test]
+fn dictionaries_of_many_values_have_wide_codes_where_values_have_rows_enough() {
+    let device = &device();
+    let entries = 70_000;
+    let values: ArrayRef =
+        Arc::new(StringArray::from_iter_values((0..entries).map(|i| format!("value {i}"))));
+    let column_of = |rows: i32| {
+        let keys = Int32Array::from_iter_values((0..rows).map(|row| row % entries));
+        load(device, vec![vec![array(DictionaryArray::new(keys, Arc::clone(&values)))]])
+    };
+    let column = column_of(entries * 8);
+    assert_eq!(column.layout.storage, Storage::Dictionary { code: Scalar::U32, entries: entries as u32 });
+    let all = texts(device, &column);
+    assert_eq!(all.len(), entries as usize * 8);
+    assert_eq!(all[70_003].as_deref(), Some("value 3"));
+    assert_eq!(all.last().and_then(|text| text.as_deref()), Some("value 69999"));
+    let column = column_of(entries * 7);
+    assert_eq!(column.layout.storage, Storage::Text { offset: Scalar::U32 });
+}
+
+#[test]
 fn dictionary_values_that_no_row_has_or_that_are_null_are_no_entries() {
     let device = &device();
     let values = StringArray::from(vec![Some("unused"), Some("a"), None, Some("b"), Some("a")]);

@@ -4,8 +4,8 @@
 //!
 //! Texts that are strung together are made by the step too, of all rows of a group, where they are wanted (`group_text`).
 //!
-//! What medians and percentiles are of two rows follows DataFusion (`datafusion-functions-aggregate`, `calculate_median` and
-//! `calculate_percentile`).
+//! What medians are of two rows follows DataFusion (`datafusion-functions-aggregate`, `calculate_median`), and percentiles DuckDB: their
+//! weights have all digits.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -27,8 +27,8 @@ use crate::plan::Rank;
 use crate::table::joined::{Joined, Made};
 use crate::types::DataType;
 
-/// Parts of a whole that the weight between two values is cut off to (`INTERPOLATION_PRECISION`).
-const WEIGHTS: f64 = 1_000_000.0;
+/// A float times this has the upper half of its digits beyond what it may hold of the lower (Veltkamp).
+const SPLIT: f64 = 134_217_729.0;
 
 /// A value to be looked up.
 #[derive(Debug)]
@@ -302,20 +302,68 @@ fn constant(cx: &mut Context<'_>, expr: &Expr, register: Scalar) -> Result<V, Un
     Ok(cx.builder.convert(value, register))
 }
 
-/// The value at a place (`f64`) between two, whose ranks are the whole numbers around it.
+/// The value at a place (`f64`) between two, whose ranks are the whole numbers around it: `low * (1 - weight) + high * weight`, of
+/// which the first product is not rounded by itself. No instruction of all devices does that, so that what the rounding has left out
+/// is added in the end.
 fn interpolated(cx: &mut Context<'_>, place: V, (low, high): (V, V)) -> V {
     let b = &mut *cx.builder;
     let scalar = b.scalar(low);
-    let whole = b.unary(UnaryOp::Floor, place);
-    let (fraction, weights) = (b.sub(place, whole), b.f64(WEIGHTS));
-    let scaled = b.mul(fraction, weights);
-    let scaled = b.unary(UnaryOp::Trunc, scaled);
-    let weight = b.div(scaled, weights);
+    let (whole, one) = (b.unary(UnaryOp::Floor, place), b.f64(1.0));
+    let weight = b.sub(place, whole);
+    let rest = b.sub(one, weight);
     let (low, high) = (b.convert(low, Scalar::F64), b.convert(high, Scalar::F64));
-    let distance = b.sub(high, low);
-    let part = b.mul(distance, weight);
-    let value = b.add(low, part);
+    let upper = b.mul(high, weight);
+    let lower = b.mul(low, rest);
+    let sum = b.add(lower, upper);
+    let (cut, left) = (rounding_of_product(cx, (low, rest), lower), rounding_of_sum(cx, (lower, upper), sum));
+    let b = &mut *cx.builder;
+    let missing = b.add(cut, left);
+    let exact = b.add(sum, missing);
+    // Of what is not finite the rounding is no number; and where nothing is missing, -0.0 stays so.
+    let (is_number, zero) = (b.eq(exact, exact), b.f64(0.0));
+    let is_exact = b.eq(missing, zero);
+    let value = b.select(is_number, exact, sum);
+    let value = b.select(is_exact, sum, value);
     b.convert(value, scalar)
+}
+
+/// What a product of two floats lacks of the exact one (Dekker).
+fn rounding_of_product(cx: &mut Context<'_>, (left, right): (V, V), product: V) -> V {
+    let (left, right) = (halves(cx, left), halves(cx, right));
+    let b = &mut *cx.builder;
+    let upper = b.mul(left.upper, right.upper);
+    let rest = b.sub(upper, product);
+    let crossed = b.mul(left.upper, right.lower);
+    let rest = b.add(rest, crossed);
+    let crossed = b.mul(left.lower, right.upper);
+    let rest = b.add(rest, crossed);
+    let lower = b.mul(left.lower, right.lower);
+    b.add(rest, lower)
+}
+
+/// What a sum of two floats lacks of the exact one (Knuth).
+fn rounding_of_sum(cx: &mut Context<'_>, (left, right): (V, V), sum: V) -> V {
+    let b = &mut *cx.builder;
+    let of_right = b.sub(sum, left);
+    let of_left = b.sub(sum, of_right);
+    let (left, right) = (b.sub(left, of_left), b.sub(right, of_right));
+    b.add(left, right)
+}
+
+/// A float as the sum of two with half of its digits each.
+struct Halves {
+    upper: V,
+    lower: V,
+}
+
+fn halves(cx: &mut Context<'_>, value: V) -> Halves {
+    let b = &mut *cx.builder;
+    let split = b.f64(SPLIT);
+    let scaled = b.mul(value, split);
+    let beyond = b.sub(scaled, value);
+    let upper = b.sub(scaled, beyond);
+    let lower = b.sub(value, upper);
+    Halves { upper, lower }
 }
 
 /// The mean of two values of one type: of floats the half of their sum; of integers inside, cut off towards zero, exact also where
