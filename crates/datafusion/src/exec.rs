@@ -37,6 +37,7 @@ use tokio::runtime::Handle;
 pub use self::compiled::{FellBack, KelpieExec, Run};
 use crate::clock::PlanClock;
 use crate::corrections::nan::plan::with_one_nan;
+use crate::join_bounds::JoinBounds;
 use crate::options::{Fallback, KelpieOptions};
 use crate::original::Original;
 use crate::recursion_guard::{protect, with_room};
@@ -79,6 +80,7 @@ impl KelpieExec {
             run: Arc::default(),
             fell_back: Arc::default(),
             quick: Arc::default(),
+            join_bounds: Arc::default(),
             foreseen: None,
             counts_lanes: false,
             planning: PlanClock::lent(),
@@ -113,9 +115,13 @@ impl KelpieExec {
         if self.counts_lanes {
             options.profile = Profile::Lanes;
         }
-        let bind =
-            |table: &Arc<ScanTable>| table.bind(Arc::clone(context), runtime.clone(), refused.cloned());
-        let sources = self.translated.tables.iter().map(bind).collect();
+        let narrowed = self.join_bounds.known_of(&self.translated.plan).unwrap_or_default();
+        let bind = |(source, table): (usize, &Arc<ScanTable>)| {
+            let narrowed = narrowed.iter().find(|narrowed| narrowed.source == source);
+            let table = narrowed.map_or(table, |narrowed| &narrowed.table);
+            table.bind(Arc::clone(context), runtime.clone(), refused.cloned())
+        };
+        let sources = self.translated.tables.iter().enumerate().map(bind).collect();
         Ok(Query { plan: self.translated.plan.clone(), sources, options })
     }
 
@@ -236,7 +242,8 @@ impl KelpieExec {
         let may_be_first = !self.quick.was_on_gpu.load(Ordering::Relaxed);
         let (engine, schema) = (Arc::clone(&self.engine), self.schema());
         let top_rows = TopRows::of(&query, &self.translated.tables, &context);
-        let job = EngineJob { engine, query, top_rows, batches, schema, may_be_first };
+        let join_bounds = JoinBounds::of(&self.translated, &self.join_bounds, &context);
+        let job = EngineJob { engine, query, top_rows, join_bounds, batches, schema, may_be_first };
         let (mut rows, end) = job.start(guard.0.clone())?;
         let first = rows.recv().await;
         let mut running = Running { exec: self, rows, end, count: 0, batches: 0, _guard: guard };

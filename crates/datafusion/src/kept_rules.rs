@@ -8,7 +8,8 @@
 //! `aggregate_statistics` answers an aggregate of all rows by statistics. It looks for the partial one below the final one, and where that
 //! one has a FILTER it goes on to the next aggregate further down: `count(*) FILTER (…)` of `SELECT count(*)` is then the count below.
 //!
-//! `ProjectionPushdown` moves down what is computed of the few rows of a sort (`late_projections`).
+//! `ProjectionPushdown` moves down what is computed of the few rows of a sort (`late_projections`). And it makes one projection of two, where
+//! the parameters of a lambda keep the places that they had behind the columns of the first: over more columns these are other columns.
 //!
 //! `SanityCheckPlan` refuses plans that its own rules have made: a sort by columns that are constant by a filter below is left out, and then
 //! rows are brought into partitions, after which nobody knows that they are constant. Such a plan gets the sort that is missing.
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::error::Result;
+use datafusion::physical_expr::expressions::LambdaExpr;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
@@ -76,6 +78,9 @@ impl PhysicalOptimizerRule for Kept {
             });
         }
         if self.name() == PROJECTIONS {
+            if KelpieOptions::of(config).enabled && with_room(&plan, || has_lambdas(&plan))? {
+                return Ok(plan);
+            }
             return match KelpieOptions::of(config).enabled {
                 true => {
                     with_room(&plan, || below_late(Arc::clone(&plan), &|plan| self.0.optimize(plan, config)))
@@ -113,6 +118,19 @@ pub(crate) fn computes_volatile(plan: &Node) -> Result<bool> {
         let projection = node.downcast_ref::<ProjectionExec>();
         Ok(projection
             .is_some_and(|projection| projection.expr().iter().any(|column| is_volatile(&column.expr))))
+    })
+}
+
+/// Whether a projection has a lambda.
+fn has_lambdas(plan: &Node) -> Result<bool> {
+    plan.exists(|node| {
+        let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return Ok(false) };
+        for column in projection.expr() {
+            if column.expr.exists(|expr| Ok(expr.is::<LambdaExpr>()))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     })
 }
 

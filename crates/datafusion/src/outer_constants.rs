@@ -1,5 +1,7 @@
 //! Constants of the side of an outer join that may be missing. DataFusion takes a column that is 1 on that side (`SELECT 1 AS c`, `WHERE
-//! n = 'one'`) for one that is 1 in all rows of the join, and drops `ORDER BY c`. Here such a join gets a node above it that knows better.
+//! n = 'one'`) for one that is 1 in all rows of the join, and drops `ORDER BY c`. Likewise it takes columns of ROLLUP, CUBE and GROUPING SETS
+//! for equal, constant or in an order where they are so below, though a set leaves some of them NULL. Here such a node gets one above it
+//! that knows better.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{
@@ -22,7 +25,7 @@ use crate::node::Node;
 use crate::options::KelpieOptions;
 use crate::recursion_guard::with_room;
 
-/// Puts such nodes above outer joins.
+/// Puts such nodes above outer joins and grouping sets.
 #[derive(Debug)]
 pub struct OuterConstants;
 
@@ -51,8 +54,14 @@ impl PhysicalOptimizerRule for OuterConstants {
     }
 }
 
-/// Whether a node is an outer join with constants on a side that may be missing.
+/// Whether more is known of a node's rows than holds: it is an outer join with constants on a side that may be missing, or has grouping
+/// sets over columns that are equal, constant or in order.
 fn has_constants(node: &Node) -> bool {
+    if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+        let known = node.equivalence_properties();
+        return aggregate.group_expr().has_grouping_set()
+            && (!known.eq_group().is_empty() || !known.oeq_class().is_empty());
+    }
     let hash = node.downcast_ref::<HashJoinExec>().map(|join| *join.join_type());
     let nested = || node.downcast_ref::<NestedLoopJoinExec>().map(|join| *join.join_type());
     let merge = || node.downcast_ref::<SortMergeJoinExec>().map(SortMergeJoinExec::join_type);
@@ -68,7 +77,7 @@ fn has_constants(node: &Node) -> bool {
     }
 }
 
-/// The rows of a join, of which nothing is known.
+/// The rows of a join or of grouping sets, of which nothing is known.
 #[derive(Debug)]
 pub(crate) struct OuterRowsExec {
     input: Node,

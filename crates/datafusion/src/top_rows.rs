@@ -366,7 +366,7 @@ fn all_rows(plan: &Plan) -> Option<usize> {
 }
 
 /// A value of a type that is an integer inside.
-fn value_of(integer: i128, data_type: &DataType) -> Option<ScalarValue> {
+pub(crate) fn value_of(integer: i128, data_type: &DataType) -> Option<ScalarValue> {
     match data_type {
         DataType::Decimal128(precision, scale) => {
             Some(ScalarValue::Decimal128(Some(integer), *precision, *scale))
@@ -380,7 +380,7 @@ fn value_of(integer: i128, data_type: &DataType) -> Option<ScalarValue> {
 }
 
 /// Whether a query's tables may be read in part, and nothing is counted of how they are.
-fn reads_parts(query: &Query) -> bool {
+pub(crate) fn reads_parts(query: &Query) -> bool {
     query.options.cache != CacheMode::All && !query.options.meter
 }
 
@@ -462,7 +462,7 @@ fn is_zero(expr: &Expr) -> bool {
     matches!(expr.kind, ExprKind::Literal(Literal::Float(0.0)))
 }
 
-fn scans_of<'a>(plan: &'a Plan, scans: &mut Vec<&'a Scan>) {
+pub(crate) fn scans_of<'a>(plan: &'a Plan, scans: &mut Vec<&'a Scan>) {
     if let Plan::Scan(scan) = plan {
         scans.push(scan);
     }

@@ -8,16 +8,18 @@ use std::sync::{Arc, LazyLock};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::sum::sum_udaf;
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 
 use crate::corrections::exact::{Exact, ExactOp, ExactSum};
+use crate::corrections::extremes::Extreme;
 use crate::corrections::nan::OneNan;
 use crate::corrections::zeros::OneZero;
 use crate::node::Node;
 use crate::outer_constants::OuterRowsExec;
+use crate::window_functions::numbering;
 
 /// The functions that corrections put into plans.
 pub fn functions() -> Vec<ScalarUDF> {
@@ -28,8 +30,20 @@ pub fn functions() -> Vec<ScalarUDF> {
 
 /// The aggregates that corrections put into plans, by the names under which they are sent.
 pub fn aggregates() -> Vec<Arc<AggregateUDF>> {
-    vec![sent_sum()]
+    let extremes = SENT_EXTREMES.iter().map(Arc::clone);
+    [sent_sum()].into_iter().chain(extremes).collect()
 }
+
+/// The window functions that corrections put into plans, under the names of those that they stand for.
+pub fn window_functions() -> Vec<Arc<WindowUDF>> {
+    numbering()
+}
+
+/// The least and the greatest float.
+static SENT_EXTREMES: LazyLock<[Arc<AggregateUDF>; 2]> = LazyLock::new(|| {
+    [Extreme::named("kelpie_min", false), Extreme::named("kelpie_max", true)]
+        .map(|extreme| Arc::new(AggregateUDF::new_from_impl(extreme)))
+});
 
 fn sent_sum() -> Arc<AggregateUDF> {
     static FUNCTION: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| {
@@ -42,12 +56,12 @@ fn sent_sum() -> Arc<AggregateUDF> {
 pub fn with_names_apart(plan: Node) -> Result<Node> {
     let renamed = plan.transform_up(|node| {
         let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(node)) };
-        if !aggregate.aggr_expr().iter().any(|call| is_exact(call)) {
+        if !aggregate.aggr_expr().iter().any(|call| sent(call).is_some()) {
             return Ok(Transformed::no(node));
         }
-        let calls = aggregate.aggr_expr().iter().map(|call| match is_exact(call) {
-            true => apart(call, aggregate).map(Arc::new),
-            false => Ok(Arc::clone(call)),
+        let calls = aggregate.aggr_expr().iter().map(|call| match sent(call) {
+            Some(sent) => apart(sent, call, aggregate).map(Arc::new),
+            None => Ok(Arc::clone(call)),
         });
         let calls = calls.collect::<Result<Vec<_>>>()?;
         Ok(Transformed::yes(Arc::new(aggregate.with_new_aggr_exprs(calls)) as Node))
@@ -55,12 +69,23 @@ pub fn with_names_apart(plan: Node) -> Result<Node> {
     Ok(renamed.data)
 }
 
-fn is_exact(call: &AggregateFunctionExpr) -> bool {
-    call.fun().inner().as_ref().is::<ExactSum>()
+/// What a call is sent as, where its name is that of another function as well.
+fn sent(call: &AggregateFunctionExpr) -> Option<Arc<AggregateUDF>> {
+    let implementation = call.fun().inner().as_ref();
+    if implementation.is::<ExactSum>() {
+        return Some(sent_sum());
+    }
+    let [least, greatest] = &*SENT_EXTREMES;
+    let extreme = implementation.downcast_ref::<Extreme>()?;
+    Some(Arc::clone(if extreme.is_greatest() { greatest } else { least }))
 }
 
-fn apart(call: &AggregateFunctionExpr, aggregate: &AggregateExec) -> Result<AggregateFunctionExpr> {
-    AggregateExprBuilder::new(sent_sum(), call.expressions())
+fn apart(
+    sent: Arc<AggregateUDF>,
+    call: &AggregateFunctionExpr,
+    aggregate: &AggregateExec,
+) -> Result<AggregateFunctionExpr> {
+    AggregateExprBuilder::new(sent, call.expressions())
         .schema(aggregate.input_schema())
         .alias(call.name())
         .order_by(call.order_bys().to_vec())

@@ -186,6 +186,7 @@ pub(crate) fn add_functions(builder: &mut SessionStateBuilder) {
     let functions = wire::functions().into_iter().map(Arc::new);
     builder.scalar_functions().get_or_insert_default().extend(functions);
     builder.aggregate_functions().get_or_insert_default().extend(wire::aggregates());
+    builder.window_functions().get_or_insert_default().extend(wire::window_functions());
 }
 
 /// A session as workers have it, over a configuration and a runtime that are there already.

@@ -4,8 +4,9 @@ mod array_agg;
 mod counted;
 mod grouped_rows;
 mod histograms;
-mod quantile_disc;
+mod quantile_functions;
+mod quantiles;
 
 pub use self::array_agg::GroupedArrayAgg;
 pub use self::counted::Counted;
-pub use self::quantile_disc::QuantileDisc;
+pub use self::quantile_functions::{Median, PercentileCont, QuantileDisc};

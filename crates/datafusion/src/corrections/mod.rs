@@ -4,6 +4,7 @@
 mod decimals;
 mod distinct_counts;
 pub(crate) mod exact;
+pub(crate) mod extremes;
 pub(crate) mod nan;
 mod regexes;
 pub(crate) mod zeros;
@@ -16,6 +17,7 @@ use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
 use crate::options::KelpieOptions;
+use crate::window_functions::corrected_moving;
 
 /// Mends logical plans. To be registered after DataFusion's own analyzer rules, which give expressions their types.
 #[derive(Debug)]
@@ -37,14 +39,16 @@ impl AnalyzerRule for CorrectionsRule {
                 .transform_data(nan::rule::corrected)?
                 .transform_data(zeros::corrected)?
                 .transform_data(decimals::corrected)?
-                .transform_data(exact::corrected)
+                .transform_data(exact::corrected)?
+                .transform_data(extremes::corrected)?
+                .transform_data(corrected_moving)
         };
         Ok(plan.transform_up_with_subqueries(mend)?.data)
     }
 }
 
 /// A node with its expressions mended where `concerns` says that there is something to mend; results keep their names.
-fn map_expressions(
+pub(crate) fn map_expressions(
     plan: LogicalPlan,
     concerns: impl Fn(&Expr) -> Result<bool>,
     mend: impl Fn(Expr) -> Result<Transformed<Expr>>,

@@ -10,6 +10,7 @@ use kelpie_engine::{Engine, FallbackReason, Foreseen, QueryError, QueryMetrics};
 use parking_lot::Mutex;
 
 use crate::clock::PlanClock;
+use crate::join_bounds::KnownBounds;
 use crate::original::Original;
 use crate::translate::Translated;
 
@@ -32,6 +33,8 @@ pub struct KelpieExec {
     pub(super) fell_back: Arc<AtomicBool>,
     /// Whether the next run of any copy is taken to be over in no time.
     pub(super) quick: Arc<Quick>,
+    /// What of its tables its joins need, found by any copy's run.
+    pub(super) join_bounds: Arc<KnownBounds>,
     /// What EXPLAIN says of the variants, where the plan is explained.
     pub(super) foreseen: Option<Foreseen>,
     /// Whether its kernels count lanes, whatever the session's `profile` is.
@@ -115,6 +118,7 @@ impl KelpieExec {
             run: Arc::default(),
             fell_back: Arc::clone(&self.fell_back),
             quick: Arc::clone(&self.quick),
+            join_bounds: Arc::clone(&self.join_bounds),
             foreseen: self.foreseen.clone(),
             counts_lanes: self.counts_lanes,
             planning: self.planning.clone(),

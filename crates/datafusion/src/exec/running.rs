@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::KelpieExec;
 use super::errors::{into_datafusion, panicked};
+use crate::join_bounds::JoinBounds;
 use crate::top_rows::{Bounded, TopRows};
 
 /// Batches that are ready before anybody asks for them.
@@ -32,6 +33,8 @@ pub(super) struct EngineJob {
     pub query: Query,
     /// The sort that it ends with, where that keeps few rows of a wide table.
     pub top_rows: Option<TopRows>,
+    /// What its joins say of the rows that its tables need.
+    pub join_bounds: Option<JoinBounds>,
     pub batches: Batches,
     /// Of the rows that it gives.
     pub schema: SchemaRef,
@@ -91,8 +94,11 @@ impl EngineJob {
                 metrics.steps.push("the first rows in order have no keys: there are none".into());
                 return Ok((*metrics, start.elapsed().saturating_sub(waited)));
             }
-            Some(Bounded::Query(bounded)) => Some(bounded),
-            None => None,
+            Some(Bounded::Query(bounded)) => Some(*bounded),
+            None => match &self.join_bounds {
+                Some(bounds) => bounds.bounded(&self.engine, query, cancel)?,
+                None => None,
+            },
         };
         let query = bounded.as_ref().map_or(query, |bounded| &bounded.query);
         let mut metrics = self.engine.stream(query, self.batches, cancel, &mut take)?;

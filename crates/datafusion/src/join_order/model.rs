@@ -19,7 +19,8 @@ pub(crate) fn model(flat: &Flat, estimator: &Estimator) -> Option<Model> {
     if has_equal_floats(flat, &class_of) {
         return None;
     }
-    let estimates = relations(flat, &class_of, estimator)?;
+    let mut estimates = relations(flat, &class_of, estimator)?;
+    leave_out_keys_beyond(flat, (&class_of, classes), &mut estimates);
     // Every column of every relation, in the order of their numbers.
     let columns = Estimate {
         rows: 1.0,
@@ -125,6 +126,49 @@ fn relations(
         estimates.push(Some(known));
     }
     Some(estimates)
+}
+
+/// Keys beyond the values that the other members of their class have match nothing: of two hundred years of days those of five are met by
+/// the sales of five years. Of a relation with one row a key as many rows stay as may match. What its filters leave is thought to be among
+/// these, if it is no more: people ask for years that have sales.
+fn leave_out_keys_beyond(
+    flat: &Flat,
+    (class_of, classes): (&[Option<usize>], usize),
+    estimates: &mut [Option<Estimate>],
+) {
+    for class in 0..classes {
+        let columns = flat.columns.iter().zip(class_of).filter(|(_, of)| **of == Some(class));
+        let members: Vec<(usize, usize)> = columns.map(|(column, _)| *column).collect();
+        let range = |(node, index): &(usize, usize)| estimates[*node].as_ref()?.columns.get(*index)?.range;
+        let ranges: Vec<(f64, f64)> = members.iter().filter_map(range).collect();
+        let low = ranges.iter().map(|(low, _)| *low).fold(f64::NEG_INFINITY, f64::max);
+        let high = ranges.iter().map(|(_, high)| *high).fold(f64::INFINITY, f64::min);
+        if ranges.len() < members.len() || low > high {
+            continue;
+        }
+        for (node, index) in members {
+            let Some(estimate) = estimates[node].take() else { continue };
+            estimates[node] = Some(within(estimate, index, (low, high)));
+        }
+    }
+}
+
+/// A relation without the keys beyond a range, where a column is its key.
+pub(super) fn within(mut estimate: Estimate, index: usize, (low, high): (f64, f64)) -> Estimate {
+    let Some(column) = estimate.columns.get(index) else { return estimate };
+    let Some((own_low, own_high)) = column.range.filter(|_| column.step > 0.0) else { return estimate };
+    let is_key = column.domain.is_some_and(|domain| estimate.base_rows <= domain);
+    let share = (high - low + column.step) / (own_high - own_low + column.step);
+    if !is_key || share >= 1.0 {
+        return estimate;
+    }
+    let most = (estimate.base_rows * share).max(1.0);
+    estimate = estimate.at_most(most);
+    if let Some(column) = estimate.columns.get_mut(index) {
+        column.distinct = column.distinct.map(|distinct| distinct.min(most));
+        column.range = Some((low, high));
+    }
+    estimate
 }
 
 /// The members of each class, with their distinct values.

@@ -86,7 +86,8 @@ impl Estimate {
         self
     }
 
-    fn at_most(mut self, rows: f64) -> Estimate {
+    /// No more than some rows, drawn at random.
+    pub fn at_most(mut self, rows: f64) -> Estimate {
         if rows < self.rows {
             let share = rows / self.rows;
             self = self.thinned(share);

@@ -6,6 +6,7 @@ use datafusion::prelude::{ParquetReadOptions, SessionContext};
 
 use super::enumerate::{EXACT_NODES, JoinTree, best_order, cost};
 use super::graph::{Class, Condition, Graph, GraphNode, NodeSet, Reducer};
+use super::model::within;
 use super::selectivity::filtered;
 use super::statistics::{Estimate, Estimator, estimate};
 
@@ -280,4 +281,21 @@ async fn predicates_keep_what_ranges_and_counts_say() {
         let kept = filtered(known.clone(), &expr).rows;
         assert!(kept <= rows * factor && kept * factor >= rows, "{predicate}: {kept}, not {rows}");
     }
+}
+
+#[tokio::test]
+async fn of_keys_as_many_stay_as_may_match() {
+    let known =
+        of_parquet("SELECT value AS id, value % 100 AS other FROM generate_series(0, 9999) t(value)").await;
+    let near = within(known.clone(), 0, (1000.0, 1999.0));
+    assert_eq!((near.rows, near.columns[0].distinct), (1000.0, Some(1000.0)));
+    assert_eq!(near.columns[0].range, Some((1000.0, 1999.0)));
+    // What a filter leaves is among these, if it is no more.
+    for (left, expected) in [(365.0, 365.0), (5000.0, 1000.0)] {
+        let rows = within(known.clone().at_most(left), 0, (1000.0, 1999.0)).rows;
+        assert!((rows - expected).abs() < 1.0, "{left}: {rows}");
+    }
+    // All of them, and a column that is no key.
+    assert_eq!(within(known.clone(), 0, (-5.0, 20_000.0)).rows, 10_000.0);
+    assert_eq!(within(known, 1, (0.0, 9.0)).rows, 10_000.0);
 }

@@ -26,6 +26,7 @@ use super::translator::Translator;
 use crate::corrections::exact::ExactSum;
 use crate::node::{Node, pass_through};
 use crate::types;
+use crate::window_functions::own_aggregate;
 
 /// Most grouping sets of an aggregate: each may read the input again.
 const GROUPING_SET_LIMIT: usize = 32;
@@ -218,6 +219,7 @@ pub(super) fn one(
 /// name, so names tell nothing.
 fn function(udf: &AggregateUDF) -> Option<AggregateFunction> {
     use AggregateFunction::*;
+    let udf = own_aggregate(udf);
     let implementation = udf.inner().as_ref();
     macro_rules! known {
         ($($name:ty => $function:expr,)*) => {
@@ -264,7 +266,8 @@ fn function(udf: &AggregateUDF) -> Option<AggregateFunction> {
 
 /// Whether a function is one over pairs.
 fn takes_pairs(udf: &AggregateUDF) -> bool {
-    matches!(function(udf), Some(AggregateFunction::OfPairs(_))) || *udf == *regr::regr_count_udaf()
+    matches!(function(udf), Some(AggregateFunction::OfPairs(_)))
+        || *own_aggregate(udf) == *regr::regr_count_udaf()
 }
 
 /// Two values, of which an aggregate skips those pairs that have a NULL.
@@ -283,6 +286,7 @@ pub(crate) fn skips_nulls(udf: &AggregateUDF) -> bool {
 
 /// Why a function is not compiled.
 fn unknown(udf: &AggregateUDF) -> String {
+    let udf = own_aggregate(udf);
     let name = udf.name();
     let known = all_default_aggregate_functions();
     let own = known.iter().any(|known| known.name() == name) && !known.iter().any(|known| **known == *udf);

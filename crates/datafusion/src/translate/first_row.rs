@@ -33,6 +33,7 @@ use super::plans::{limited, projected};
 use super::translator::Translator;
 use crate::derived::mapped;
 use crate::node::{Node, name_of, pass_through};
+use crate::window_functions::own_window;
 
 type PhysicalRef = Arc<dyn PhysicalExpr>;
 
@@ -81,7 +82,7 @@ impl<'p> FirstRows<'p> {
         let over_input = |expr: &PhysicalRef| {
             mapped(expr, &|column| match column.index().checked_sub(width) {
                 None => Some(Arc::new(column.clone())),
-                Some(number) => is_same(exprs.get(number)?).then(one),
+                Some(number) => one(exprs.get(number).filter(|other| is_same(other))?),
             })
         };
         let rest = conjuncts.iter().enumerate().filter(|(other, _)| *other != place);
@@ -218,7 +219,7 @@ fn is_row_number(expr: &Arc<dyn WindowExpr>) -> bool {
     let standard = expr.as_any().downcast_ref::<StandardWindowExpr>();
     let call =
         standard.and_then(|expr| expr.get_standard_func_expr().as_any().downcast_ref::<WindowUDFExpr>());
-    call.is_some_and(|call| call.fun().inner().as_ref().is::<RowNumber>())
+    call.is_some_and(|call| own_window(call.fun()).inner().as_ref().is::<RowNumber>())
 }
 
 /// The column that a condition keeps at 1, if its values are numbers from 1 on.
@@ -230,16 +231,19 @@ fn first_only(condition: &PhysicalRef) -> Option<usize> {
             (None, Some(column)) => (column, condition.op().swap()?, condition.left()),
             _ => return None,
         };
-    let ScalarValue::UInt64(Some(number)) = literal.downcast_ref::<LiteralExpr>()?.value() else {
-        return None;
+    let number = match literal.downcast_ref::<LiteralExpr>()?.value() {
+        ScalarValue::UInt64(Some(number)) => *number,
+        ScalarValue::Int64(Some(number)) => u64::try_from(*number).ok()?,
+        _ => return None,
     };
     let keeps_first = matches!((op, number), (Operator::Eq | Operator::LtEq, 1) | (Operator::Lt, 2));
     keeps_first.then(|| column.index())
 }
 
-/// The number of a first row.
-fn one() -> PhysicalRef {
-    Arc::new(LiteralExpr::new(ScalarValue::UInt64(Some(1))))
+/// The number of a first row, in the type of a function that numbers rows.
+fn one(numbers: &Arc<dyn WindowExpr>) -> Option<PhysicalRef> {
+    let one = ScalarValue::UInt64(Some(1)).cast_to(numbers.field().ok()?.data_type()).ok()?;
+    Some(Arc::new(LiteralExpr::new(one)))
 }
 
 /// A column in the first row.

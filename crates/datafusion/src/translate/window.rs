@@ -40,6 +40,7 @@ use super::plans::{fields_at, project_columns, read_again};
 use super::translator::Translator;
 use crate::node::{Node, name_of};
 use crate::types;
+use crate::window_functions::own_window;
 
 /// A window function over the columns of the input, before an order for all of them is found.
 #[derive(Clone)]
@@ -310,7 +311,8 @@ impl Maker<'_> {
     }
 
     fn standard(&mut self, call: &WindowUDFExpr, field: &Field) -> Option<WindowCall> {
-        let function = call.fun().inner().as_ref();
+        let own = own_window(call.fun());
+        let function = own.inner().as_ref();
         if function.is::<RowNumber>() {
             return Some(WindowCall::RowNumber);
         }
@@ -323,7 +325,7 @@ impl Maker<'_> {
                 (dense_rank_udwf(), WindowCall::DenseRank),
                 (percent_rank_udwf(), WindowCall::PercentRank),
             ];
-            let known = ranks.into_iter().find(|(known, _)| **known == **call.fun());
+            let known = ranks.into_iter().find(|(known, _)| **known == *own);
             return known.map(|(_, call)| call).or_else(|| self.refuse("this rank is not compiled"));
         }
         if function.is::<Ntile>() {

@@ -3,7 +3,7 @@
 //!
 //! | function | order | rows without a rank | value |
 //! |---|---|---|---|
-//! | `median(x)` | `x` | NULL | the mean of the middle ones |
+//! | `median(x)` | `x` | NULL | the mean of the middle ones; of texts and truth values the first of these |
 //! | `percentile_cont(x, p)`, `percentile_cont(p) WITHIN GROUP (ORDER BY x)` | `x` | NULL | at `p`, or at `1 - p` where `x` descends |
 //! | `quantile_disc(x, p)` | `x` | NULL | the first one up to which there is the share `p` |
 //! | `mode(x)` | how often `x` comes, most often first, then `x` | none: over the groups of `x` | `x` of the first one |
@@ -37,7 +37,7 @@ use kelpie_compile::types::{DataType, Field, Literal};
 
 use super::passes::{Call, Mode, PASS_LIMIT, integer, joined, passes};
 use super::{Below, Node, Translator, fields_from, filtered, has_sets, one, over_sets, states};
-use crate::aggregates::{Counted, QuantileDisc};
+use crate::aggregates::{Counted, Median, PercentileCont, QuantileDisc};
 use crate::translate::order;
 
 /// The functions.
@@ -57,8 +57,14 @@ enum Function {
 fn function(call: &AggregateFunctionExpr) -> Option<Function> {
     let implementation = call.fun().inner().as_ref();
     match () {
-        () if implementation.is::<median::Median>() => Some(Function::Median),
-        () if implementation.is::<percentile_cont::PercentileCont>() => Some(Function::Percentile),
+        () if implementation.is::<median::Median>() || implementation.is::<Median>() => {
+            Some(Function::Median)
+        }
+        () if implementation.is::<percentile_cont::PercentileCont>()
+            || implementation.is::<PercentileCont>() =>
+        {
+            Some(Function::Percentile)
+        }
         () if implementation.is::<QuantileDisc>() => Some(Function::Discrete),
         () if implementation.downcast_ref::<Counted>().is_some_and(Counted::is_mode) => Some(Function::Mode),
         () if implementation.is::<first_last::FirstValue>() => Some(Function::First),
@@ -175,8 +181,14 @@ impl Maker<'_> {
         };
         let filter = self.filter.map(|filter| self.expr(filter));
         match function {
-            Function::Median => self.of_values(Rank::Median, filter, argument, field),
+            Function::Median => {
+                let rank = self.median(argument.as_ref())?;
+                self.of_values(rank, filter, argument, field)
+            }
             Function::Percentile => {
+                if argument.as_ref().is_some_and(|argument| !argument.data_type.is_float()) {
+                    return self.refuse("what lies between two times is not compiled");
+                }
                 let rank = self.percentile(constant)?;
                 self.of_values(rank, filter, argument, field)
             }
@@ -313,6 +325,16 @@ impl Maker<'_> {
             order.insert(0, SortKey { expr: counted.clone(), descending: false, nulls_first: false });
         }
         Some(Call::Ranked(order, Box::new(RankedValue { rank, argument, counted, field })))
+    }
+
+    /// Of texts and truth values one of them is the median.
+    fn median(&mut self, argument: Option<&Expr>) -> Option<Rank> {
+        match &argument?.data_type {
+            DataType::Utf8 | DataType::Boolean => Some(Rank::Discrete(float(0.5))),
+            DataType::Decimal128 { .. } => Some(Rank::Median),
+            data_type if data_type.is_float() => Some(Rank::Median),
+            _ => self.refuse("the median of times is not compiled"),
+        }
     }
 
     /// DataFusion looks at the direction of the first key alone: the order is that of the argument.

@@ -1,0 +1,344 @@
+//! Aggregates over frames that rows leave. DataFusion subtracts what leaves a frame: a sum of floats then never recovers from NaN, from
+//! infinity, or from a number beside which others are lost; and what cannot be subtracted is an error.
+//!
+//! Sums, means and variances of floats are kept for two halves of a frame. In the older half each row has what it and all behind it in
+//! that half come to, so that a row that leaves is left out; the newer half has its total. When the older one is used up, the newer one
+//! takes its place. All others are aggregates of blocks of rows.
+
+use std::sync::{Arc, LazyLock};
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, FieldRef, Float64Type};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{ScalarValue, internal_err};
+use datafusion::error::Result;
+use datafusion::functions_aggregate::{
+    all_default_aggregate_functions, average, count, min_max, stddev, sum, variance,
+};
+use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionDefinition};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, LogicalPlan,
+    ReversedUDAF, Signature,
+};
+
+use super::blocks::InBlocks;
+use crate::corrections::exact::ExactSum;
+use crate::corrections::map_expressions;
+
+/// A node whose moving aggregates subtract nothing that cannot be subtracted.
+pub(crate) fn corrected(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if !matches!(plan, LogicalPlan::Window(_)) {
+        return Ok(Transformed::no(plan));
+    }
+    let concerns = |expr: &Expr| {
+        expr.exists(|expr| Ok(matches!(expr, Expr::WindowFunction(call) if moved(call).is_some())))
+    };
+    map_expressions(plan, concerns, |expr| expr.transform_up(mended))
+}
+
+fn mended(expr: Expr) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::WindowFunction(mut call) => match moved(&call) {
+            Some(inner) => {
+                call.fun = WindowFunctionDefinition::AggregateUDF(moving(inner));
+                Ok(Transformed::yes(Expr::WindowFunction(call)))
+            }
+            None => Ok(Transformed::no(Expr::WindowFunction(call))),
+        },
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// The aggregate of a call over frames that rows leave, if it is one that may have to be another.
+fn moved(call: &WindowFunction) -> Option<&Arc<AggregateUDF>> {
+    let WindowFunctionDefinition::AggregateUDF(function) = &call.fun else { return None };
+    let implementation = function.inner().as_ref();
+    // These have all that they need.
+    let is_exact = implementation.is::<ExactSum>()
+        || implementation.is::<count::Count>()
+        || implementation.is::<min_max::Min>()
+        || implementation.is::<min_max::Max>()
+        || implementation.is::<Moving>();
+    let is_left = !call.params.window_frame.start_bound.is_unbounded();
+    (is_left && !is_exact).then_some(function)
+}
+
+/// An aggregate as one over frames that rows leave. There is one for each of DataFusion's: plans that are kept are found by the functions
+/// that they call.
+fn moving(inner: &Arc<AggregateUDF>) -> Arc<AggregateUDF> {
+    static KNOWN: LazyLock<Vec<Arc<AggregateUDF>>> =
+        LazyLock::new(|| all_default_aggregate_functions().into_iter().map(of).collect());
+    fn of(inner: Arc<AggregateUDF>) -> Arc<AggregateUDF> {
+        Arc::new(AggregateUDF::new_from_impl(Moving { inner }))
+    }
+    let is_known = |known: &&Arc<AggregateUDF>| super::own_aggregate(known) == inner.as_ref();
+    KNOWN.iter().find(is_known).cloned().unwrap_or_else(|| of(Arc::clone(inner)))
+}
+
+/// An aggregate over frames that rows leave.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct Moving {
+    inner: Arc<AggregateUDF>,
+}
+
+impl Moving {
+    pub fn inner(&self) -> &AggregateUDF {
+        &self.inner
+    }
+}
+
+impl AggregateUDFImpl for Moving {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(arguments)
+    }
+
+    fn return_field(&self, arguments: &[FieldRef]) -> Result<FieldRef> {
+        self.inner.return_field(arguments)
+    }
+
+    fn is_nullable(&self) -> bool {
+        self.inner.is_nullable()
+    }
+
+    fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        self.inner.accumulator(arguments)
+    }
+
+    fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        self.inner.state_fields(arguments)
+    }
+
+    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
+        self.inner.groups_accumulator_supported(arguments)
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        arguments: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        self.inner.create_groups_accumulator(arguments)
+    }
+
+    fn create_sliding_accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        if let Some(statistic) = Statistic::of(&self.inner, &arguments) {
+            return Ok(Box::new(Halves::new(statistic)));
+        }
+        let own = self.inner.create_sliding_accumulator(arguments.clone())?;
+        match own.supports_retract_batch() {
+            true => Ok(own),
+            false => Ok(Box::new(InBlocks::new(Arc::clone(&self.inner), &arguments))),
+        }
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.inner.order_sensitivity()
+    }
+
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        _beneficial_ordering: bool,
+    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        Ok(None)
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        match self.inner.reverse_udf() {
+            ReversedUDAF::Identical => ReversedUDAF::Identical,
+            _ => ReversedUDAF::NotSupported,
+        }
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.coerce_types(arguments)
+    }
+
+    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
+        self.inner.default_value(data_type)
+    }
+
+    fn supports_null_handling_clause(&self) -> bool {
+        self.inner.supports_null_handling_clause()
+    }
+
+    fn supports_within_group_clause(&self) -> bool {
+        self.inner.supports_within_group_clause()
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+}
+
+/// What is made of floats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Statistic {
+    Sum,
+    Mean,
+    VarianceSample,
+    VariancePopulation,
+    DeviationSample,
+    DeviationPopulation,
+}
+
+impl Statistic {
+    fn of(function: &AggregateUDF, arguments: &AccumulatorArgs<'_>) -> Option<Statistic> {
+        let is_float = |field: &FieldRef| field.data_type().is_floating();
+        let of_floats = arguments.expr_fields.iter().all(is_float) && !arguments.is_distinct;
+        if !of_floats || *arguments.return_type() != DataType::Float64 {
+            return None;
+        }
+        let implementation = function.inner().as_ref();
+        Some(if implementation.is::<sum::Sum>() {
+            Statistic::Sum
+        } else if implementation.is::<average::Avg>() {
+            Statistic::Mean
+        } else if implementation.is::<variance::VarianceSample>() {
+            Statistic::VarianceSample
+        } else if implementation.is::<variance::VariancePopulation>() {
+            Statistic::VariancePopulation
+        } else if implementation.is::<stddev::Stddev>() {
+            Statistic::DeviationSample
+        } else if implementation.is::<stddev::StddevPop>() {
+            Statistic::DeviationPopulation
+        } else {
+            return None;
+        })
+    }
+
+    fn value(self, of: Moments) -> Option<f64> {
+        let Moments { count, sum, squares, .. } = of;
+        let count = count as f64;
+        let sample = || (of.count > 1).then(|| squares / (count - 1.0));
+        let population = || (of.count > 0).then(|| squares / count);
+        match self {
+            Statistic::Sum => (of.count > 0).then_some(sum),
+            Statistic::Mean => (of.count > 0).then(|| sum / count),
+            Statistic::VarianceSample => sample(),
+            Statistic::VariancePopulation => population(),
+            Statistic::DeviationSample => sample().map(f64::sqrt),
+            Statistic::DeviationPopulation => population().map(f64::sqrt),
+        }
+    }
+}
+
+/// What some rows come to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moments {
+    /// Values that are there.
+    count: u64,
+    sum: f64,
+    mean: f64,
+    /// The squares of how far values are from the mean.
+    squares: f64,
+}
+
+impl Moments {
+    fn of(value: Option<f64>) -> Moments {
+        value.map_or_else(Moments::default, |value| Moments {
+            count: 1,
+            sum: value,
+            mean: value,
+            squares: 0.0,
+        })
+    }
+
+    /// With rows behind these (Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979).
+    fn with(self, other: Moments) -> Moments {
+        if self.count == 0 || other.count == 0 {
+            return if self.count == 0 { other } else { self };
+        }
+        let (own, others) = (self.count as f64, other.count as f64);
+        let apart = other.mean - self.mean;
+        let all = own + others;
+        Moments {
+            count: self.count + other.count,
+            sum: self.sum + other.sum,
+            mean: self.mean + apart * (others / all),
+            squares: self.squares + other.squares + apart * apart * (own * others / all),
+        }
+    }
+}
+
+/// The two halves of a frame.
+#[derive(Debug)]
+struct Halves {
+    statistic: Statistic,
+    /// For each older row what it and those behind it come to, the oldest last.
+    older: Vec<Moments>,
+    newer: Vec<Moments>,
+    /// What the newer ones come to.
+    total: Moments,
+}
+
+impl Halves {
+    fn new(statistic: Statistic) -> Halves {
+        Halves { statistic, older: Vec::new(), newer: Vec::new(), total: Moments::default() }
+    }
+}
+
+fn floats(arguments: &[ArrayRef]) -> Result<Float64Array> {
+    let Some(values) = arguments.first() else { return internal_err!("a moving aggregate of nothing") };
+    Ok(cast(values, &DataType::Float64)?.as_primitive::<Float64Type>().clone())
+}
+
+impl Accumulator for Halves {
+    fn update_batch(&mut self, arguments: &[ArrayRef]) -> Result<()> {
+        for value in floats(arguments)?.iter() {
+            let row = Moments::of(value);
+            self.total = self.total.with(row);
+            self.newer.push(row);
+        }
+        Ok(())
+    }
+
+    fn retract_batch(&mut self, arguments: &[ArrayRef]) -> Result<()> {
+        for _ in 0..arguments.first().map_or(0, |values| values.len()) {
+            if self.older.is_empty() {
+                let mut behind = Moments::default();
+                for row in self.newer.drain(..).rev() {
+                    behind = row.with(behind);
+                    self.older.push(behind);
+                }
+                self.total = Moments::default();
+            }
+            self.older.pop();
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let older = self.older.last().copied().unwrap_or_default();
+        Ok(ScalarValue::Float64(self.statistic.value(older.with(self.total))))
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + (self.older.capacity() + self.newer.capacity()) * size_of::<Moments>()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        internal_err!("a moving aggregate has no part for others")
+    }
+
+    fn merge_batch(&mut self, _states: &[ArrayRef]) -> Result<()> {
+        internal_err!("a moving aggregate takes no parts of others")
+    }
+}
