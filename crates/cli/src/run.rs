@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
-use kelpie_session::{Group, KelpieSession, QueryTiming, message, progress};
+use kelpie_session::{Group, KelpieSession, QueryTiming, StatementThreads, message, progress};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::args::{Given, QueryArguments};
@@ -37,6 +37,8 @@ pub struct Runner {
     pub interactive: bool,
     /// Tables that were named on the command line without an option.
     pub named_tables: Vec<String>,
+    /// What statements run on; those of one that was cancelled and goes on are left to it.
+    pub threads: Arc<StatementThreads>,
 }
 
 /// How a statement ended.
@@ -54,7 +56,8 @@ pub async fn run(arguments: QueryArguments, given: Given) -> Result<ExitCode> {
     let named_tables = crate::args::register(&session, &given.data).await?;
     let mut output = Output::new(arguments.format, arguments.output.clone())?;
     (output.max_rows, output.max_width) = (arguments.maxrows, arguments.maxwidth);
-    let runner = Runner { session, output, timing: arguments.timing, interactive: false, named_tables };
+    let (timing, threads) = (arguments.timing, Arc::new(StatementThreads::new().map_err(plain)?));
+    let runner = Runner { session, output, timing, interactive: false, named_tables, threads };
     shell::run(runner, &arguments, given.sources).await
 }
 
@@ -73,19 +76,36 @@ struct Running {
     /// Tells the writer to stop, wherever it is.
     stopped: Arc<AtomicBool>,
     stop: Arc<Notify>,
-    /// Ends when both the task and the writer have.
-    ended: std::sync::mpsc::Receiver<()>,
+    /// Ends when the task has.
+    task_ended: Ended,
+    /// Ends when the writer has.
+    output_ended: Ended,
     alive: Option<std::sync::mpsc::Sender<()>>,
 }
 
+/// Nothing ever comes: it is over when the last sender is dropped.
+struct Ended(std::sync::mpsc::Receiver<()>);
+
+impl Ended {
+    fn pair() -> (std::sync::mpsc::Sender<()>, Ended) {
+        let (alive, ended) = std::sync::mpsc::channel();
+        (alive, Ended(ended))
+    }
+
+    /// Waits for so long at most; whether it has ended.
+    fn within(&self, patience: Duration) -> bool {
+        self.0.recv_timeout(patience) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected)
+    }
+}
+
 impl Running {
-    fn start(session: &Arc<KelpieSession>, statement: &str) -> Running {
+    fn start(session: &Arc<KelpieSession>, statement: &str, threads: &StatementThreads) -> Result<Running> {
         let (session, sql) = (Arc::clone(session), statement.to_string());
         let (to_schema, schema) = oneshot::channel();
         let (to_writer, events) = mpsc::channel(BATCHES_AHEAD);
-        let (alive, ended) = std::sync::mpsc::channel();
-        let of_task = alive.clone();
-        let task = tokio::spawn(async move {
+        let (of_task, task_ended) = Ended::pair();
+        let (alive, output_ended) = Ended::pair();
+        let task = threads.handle().map_err(plain)?.spawn(async move {
             let _alive = of_task;
             let mut query = match session.start(&sql).await {
                 Ok(query) => query,
@@ -113,15 +133,16 @@ impl Running {
             }
             let _ = to_writer.send(Event::End(Box::new(query.finish()))).await;
         });
-        Running {
+        Ok(Running {
             task,
             schema: Some(schema),
             events: Some(events),
             stopped: Arc::default(),
             stop: Arc::default(),
-            ended,
+            task_ended,
+            output_ended,
             alive: Some(alive),
-        }
+        })
     }
 
     /// Brings all rows to the output.
@@ -147,21 +168,19 @@ impl Running {
 
     /// Waits for the end of the output.
     fn wait(&self) {
-        let _ = self.ended.recv();
+        let _ = self.output_ended.0.recv();
     }
 
-    /// Ends the query and its output. Before the program ends little time is left to tidy up; a shell waits longer for its
-    /// output, which shares the terminal with what comes next.
-    fn cancel(&mut self, wait_for_output: bool) {
+    /// Ends the query and its output; whether nothing of the query goes on. Before the program ends little time is left to tidy up; a
+    /// shell waits longer for its output, which shares the terminal with what comes next.
+    fn cancel(&mut self, wait_for_output: bool) -> bool {
         self.stopped.store(true, Ordering::Relaxed);
         self.stop.notify_one();
         self.task.abort();
         (self.schema, self.events, self.alive) = (None, None, None);
-        // Nothing is ever sent: this is over when the last sender is dropped.
-        let gone = self.ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected);
-        if wait_for_output && !gone {
-            let _ = self.ended.recv_timeout(PATIENCE_OF_A_SHELL);
-        }
+        let has_ended = self.task_ended.within(PATIENCE);
+        self.output_ended.within(if wait_for_output { PATIENCE_OF_A_SHELL } else { PATIENCE });
+        has_ended
     }
 }
 
@@ -209,7 +228,7 @@ impl Runner {
         let spinner = Arc::new(Progress::spinner("running"));
         self.output.display = self.session.context().state_ref().read().config_options().format.clone();
         progress::begin();
-        let mut running = Running::start(&self.session, statement);
+        let mut running = Running::start(&self.session, statement, &self.threads)?;
         let timing = {
             let mut writing = std::pin::pin!(running.write(&mut self.output, &spinner));
             let mut due = tokio::time::interval_at(tokio::time::Instant::now() + DELAY, SHOWN_EVERY);
@@ -223,8 +242,11 @@ impl Runner {
             }
         };
         spinner.clear();
+        for note in self.session.take_notes() {
+            complain(&format!("note: {note}"));
+        }
         let Some(result) = timing else {
-            running.cancel(self.interactive);
+            self.cancel(&mut running, self.interactive)?;
             if self.output.is_paged() {
                 // The pager has the terminal until the user leaves it, and it hears Ctrl-C too.
                 running.wait();
@@ -234,17 +256,32 @@ impl Runner {
             return Ok(Outcome::Cancelled);
         };
         match result {
-            Ok(timing) if self.timing => complain(&timing_text(&timing)),
-            Ok(_) => {}
+            Ok(timing) => {
+                // What it holds of the session, such as files that pipes were read into, goes before the program does.
+                running.task_ended.within(PATIENCE);
+                if self.timing {
+                    complain(&timing_text(&timing));
+                }
+            }
             // Who leaves the pager has seen enough.
-            Err(error) if self.output.is_paged() && is_broken_pipe(&error) => running.cancel(true),
+            Err(error) if self.output.is_paged() && is_broken_pipe(&error) => {
+                self.cancel(&mut running, true)?
+            }
             Err(error) => {
-                running.cancel(self.interactive);
+                self.cancel(&mut running, self.interactive)?;
                 self.output.take_back()?;
                 return Err(error);
             }
         }
         Ok(Outcome::Done)
+    }
+
+    /// Ends a query. What it keeps busy all the same is left to it: the next statement has other threads.
+    fn cancel(&mut self, running: &mut Running, wait_for_output: bool) -> Result<()> {
+        if !running.cancel(wait_for_output) {
+            self.threads = Arc::new(StatementThreads::new().map_err(plain)?);
+        }
+        Ok(())
     }
 }
 

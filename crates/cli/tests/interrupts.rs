@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 
-use crate::program::{names, program, wait_for};
+use crate::program::{names, program, shell, wait_for};
 
 /// The program while it runs; it does not outlive its test.
 struct Running(Child);
@@ -100,4 +100,29 @@ fn an_interrupt_keeps_the_old_file() {
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         assert_eq!(names(folder.path()), ["out.csv"]);
     }
+}
+
+/// An expression that DataFusion computes and that does not give way for seconds.
+const BUSY: &str = "select a.value from range(10000, 30000) a, range(10000, 30000) b order by \
+                    levenshtein(repeat(a.value::varchar, 100), repeat(b.value::varchar, 140))";
+
+#[test]
+fn an_interrupt_ends_what_does_not_give_way() {
+    let query = Running::start(&["--device", "cpu", "-c", BUSY], Stdio::null());
+    wait_for("the thread for its rows", || query.has_thread("output"));
+    let planned = query.processor_time();
+    wait_for("its expression", || query.processor_time() >= planned + 50);
+    let start = std::time::Instant::now();
+    assert_eq!(query.interrupt(), cancelled());
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+}
+
+#[test]
+fn the_next_statement_runs_though_one_does_not_give_way() {
+    let start = std::time::Instant::now();
+    let script = format!("set kelpie.timeout = '300ms';\n{BUSY};\nselect 1 as a;\n{BUSY};\nselect 2 as b;\n");
+    let run = shell(&["--device", "cpu", "--format", "csv"], script.as_bytes());
+    assert!(run.code == Some(1) && run.out.contains("a\n1\n") && run.out.ends_with("b\n2\n"), "{}", run.err);
+    assert_eq!(run.err.matches("kelpie.timeout allows").count(), 2, "{}", run.err);
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
 }

@@ -103,6 +103,81 @@ fn an_output_file_is_whole_or_the_old_one() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "a\n1\nb\n2\n");
 }
 
+#[test]
+fn an_ending_that_says_no_format_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    for name in ["x.foo", "x.xlsx", "x.2024", "x.gz", "x.docx.gz"] {
+        let output = ["--output", &path(name), "-c", "select 1 as a"];
+        kelpie(&output).fails_with(&[name, ".csv, .tsv, .json", ".parquet", "--format"]);
+        let in_shell = shell(&[], format!(".output '{}'\n", path(name)).as_bytes());
+        assert!(in_shell.err.contains(name) && in_shell.err.contains(".parquet"), "{}", in_shell.err);
+    }
+    assert_eq!(names(folder.path()), [""; 0]);
+    for name in ["x.foo", "x.csv", "x"] {
+        kelpie(&["--format", "csv", "--output", &path(name), "-c", "select 1 as a"]).ok();
+        assert_eq!(fs::read_to_string(path(name)).unwrap(), "a\n1\n", "{name}");
+    }
+    for name in ["t.txt", "t"] {
+        kelpie(&["--output", &path(name), "-c", "select 1 as a"]).ok();
+        assert!(fs::read_to_string(path(name)).unwrap().contains("| 1 |"), "{name}");
+    }
+}
+
+#[test]
+fn keys_of_maps_are_texts_in_json() {
+    for (map, expected) in [
+        ("map([1, 2], ['x', null])", "{\"1\":\"x\",\"2\":null}"),
+        ("map([true], [1.5])", "{\"true\":1.5}"),
+        ("map([date '2024-01-01'], [1])", "{\"2024-01-01\":1}"),
+        ("[map([1], [2])]", "[{\"1\":2}]"),
+        ("map(['k'], [1])", "{\"k\":1}"),
+    ] {
+        let out = kelpie(&["--format", "json", "-c", &format!("select {map} as m")]).ok();
+        assert_eq!(out, format!("{{\"m\":{expected}}}\n"), "{map}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_standard_input_is_a_file() {
+    let of = |arguments: &[&str], input: &[u8]| shell(&[&["--format", "csv"][..], arguments].concat(), input);
+    let csv = b"a,b\n1,x\n2,\n";
+    let count = "select count(*) as n, sum(a) as s from '/dev/stdin'";
+    assert_eq!(of(&["-c", count], csv).ok(), "n,s\n2,3\n");
+    // Its bytes come once, and stay as long as the program.
+    assert_eq!(of(&["-c", count, "-c", count], csv).ok(), "n,s\n2,3\nn,s\n2,3\n");
+    let lines = b"{\"a\": 1}\n{\"a\": 5}\n";
+    assert_eq!(of(&["-c", count], lines).ok(), "n,s\n2,6\n");
+    let read = "select max(b) as b from read_csv('/dev/stdin', delim = ';', header = true)";
+    assert_eq!(of(&["-c", read], b"a;b\n1;x,y\n").ok(), "b\n\"x,y\"\n");
+    assert_eq!(of(&["/dev/stdin", "-c", "select sum(a) as s from stdin"], csv).ok(), "s\n3\n");
+    assert_eq!(of(&["-c", "select count(*) as n from '/dev/stdin'"], b"").ok(), "n\n0\n");
+    // Nothing is left of them, whether they came down a pipe or from a file.
+    let folder = tempfile::tempdir().unwrap();
+    let own = fs::File::open(program::file(&folder, "own.txt", csv)).unwrap();
+    let mut redirected = program::program(&["--format", "csv", "-c", count]);
+    redirected.env("TMPDIR", folder.path()).stdin(own);
+    assert_eq!(finished(redirected.output().unwrap()).ok(), "n,s\n2,3\n");
+    assert_eq!(names(folder.path()), ["own.txt"]);
+}
+
+#[test]
+fn what_is_not_expected_of_a_file_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let bare = program::file(&folder, "bare.csv", "1,x\n2,y\n");
+    let titled = program::file(&folder, "titled.csv", "Sales\n\na,b\n1,2\n");
+    let usual = program::file(&folder, "usual.csv", "a,b\n1,2\n");
+    let noted = |path: &str| kelpie(&["--format", "csv", "-c", &format!("select * from '{path}'")]);
+    let run = noted(&bare);
+    assert!(run.err.starts_with("note: ") && run.err.contains("header = true"), "{}", run.err);
+    assert_eq!(run.out, "column0,column1\n1,x\n2,y\n");
+    let run = noted(&titled);
+    assert!(run.err.contains("begins at line 3"), "{}", run.err);
+    assert_eq!(run.out, "a,b\n1,2\n");
+    assert_eq!(noted(&usual).err, "");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_device_is_written_directly() {

@@ -202,3 +202,19 @@ fn the_page_of_the_shell_has_every_command() {
         assert!(page.contains(&format!("| `.{command}")), "docs/book/src/shell.md has no .{command}");
     }
 }
+
+#[test]
+fn tables_are_those_of_users() {
+    let folder = tempfile::tempdir().unwrap();
+    let people = file(&folder, "people.csv", "name,age\nAnn,31\n");
+    let show = ["--format", "csv", "-c", "show tables"];
+    let header = "table_catalog,table_schema,table_name,table_type\n";
+    assert_eq!(kelpie(&show).ok(), header);
+    let of_file = format!("{header}datafusion,public,people,BASE TABLE\n");
+    assert_eq!(kelpie(&[&[people.as_str()][..], &show[..]].concat()).ok(), of_file);
+    let made = ["--format", "csv", "-c", "create view v as select 1 as a", "-c", "show tables"];
+    assert_eq!(kelpie(&made).ok(), format!("{header}datafusion,public,v,VIEW\n"));
+    let all =
+        "select count(*) > 3 as b from information_schema.tables where table_schema = 'information_schema'";
+    assert_eq!(kelpie(&["--format", "csv", "-c", all]).ok(), "b\ntrue\n");
+}

@@ -37,13 +37,29 @@ impl KelpieSession {
             Some(tables) => tables.take_from(database),
             None => return plan_err!("the session has no default schema that takes tables of a database"),
         }
-        for (name, statement) in database.views() {
-            if let Err(error) = session.sql(&statement).await {
-                problems.push(format!("the view {name} of the database is not there: {}", message(&error)));
-            }
-        }
+        problems.extend(session.take_views(database).await);
         // From now on what is made is kept.
         session.database = Some(Arc::clone(database));
         Ok(OpenedSession { session, problems })
+    }
+
+    /// Makes the views of a database; gives what keeps some from being there. One that was replaced stands behind those that name it.
+    async fn take_views(&self, database: &Database) -> Vec<String> {
+        let mut left = database.views();
+        loop {
+            let (mut failed, mut problems) = (Vec::new(), Vec::new());
+            let tried = left.len();
+            for (name, statement) in left {
+                if let Err(error) = self.sql(&statement).await {
+                    problems
+                        .push(format!("the view {name} of the database is not there: {}", message(&error)));
+                    failed.push((name, statement));
+                }
+            }
+            if failed.is_empty() || failed.len() == tried {
+                return problems;
+            }
+            left = failed;
+        }
     }
 }

@@ -16,14 +16,16 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use kelpie_datafusion::clock::{timed, timed_future};
 use kelpie_datafusion::{
     ConstantRows, CorrectionsRule, CsvRanges, JoinOrderRule, KelpieOptions, KelpieRule, LateProjections,
-    OuterConstants, RecursiveTerms, Rest, WholeQueryRule, WindowFilters, keep_from_physical_rules,
+    OuterConstants, RecursiveTerms, Rest, WholeQueryRule, WindowFilters, WindowKeys,
+    keep_from_physical_rules,
 };
 use kelpie_engine::{Engine, Phase};
 
 use crate::corrections::{
     DistinctRows, FirstElements, Lists, SharedPlanner, SplitOrders, SubqueryValues, ValueCounts,
-    VolatileOnce, apart, keep_from_rules,
+    VolatileOnce, WindowTypes, apart, keep_from_rules,
 };
+use crate::dialect::Subscripts;
 use crate::file_facts::FileFacts;
 use crate::files::{infer_from_whole_rows, read_external_tables};
 use crate::plan_cache::{KeptPlans, Planned, Request};
@@ -91,6 +93,8 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     read_external_tables(&mut builder);
     keep_from_rules(&mut builder);
     add_times(&mut builder);
+    builder.analyzer().get_or_insert_default().rules.insert(0, Arc::new(WindowTypes));
+    builder.expr_planners().get_or_insert_default().insert(0, Arc::new(Subscripts));
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     let planner_engine = Arc::clone(&engine);
@@ -110,6 +114,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
         .with_analyzer_rule(Arc::new(ValueCounts))
         .with_analyzer_rule(Arc::new(CorrectionsRule))
         .with_analyzer_rule(Arc::new(WindowFilters))
+        .with_analyzer_rule(Arc::new(WindowKeys))
         .with_physical_optimizer_rule(Arc::new(RecursiveTerms))
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
         .with_physical_optimizer_rule(Arc::new(WholeWrites))

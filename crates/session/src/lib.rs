@@ -17,17 +17,22 @@ mod install;
 mod messages;
 mod names;
 mod needs;
+mod new_tables;
 mod operators;
 mod plan_cache;
 mod planning;
 mod report;
 mod running;
 mod session;
+mod shown_tables;
 mod syntax;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod text_keys;
+mod threads;
 mod times;
 mod timing;
+mod views;
 mod whole_writes;
 
 pub use access::{Access, Refused};
@@ -52,6 +57,8 @@ pub use needs::{Described, Needs, Parameter};
 pub use report::{Decision, Fact, PipelineFacts, QueryReport};
 pub use running::{PlannedQuery, RunningQuery};
 pub use session::{AddedPlan, KelpieSession, QueryResult, RegisteredData, SessionOptions, Stage};
+pub use text_keys::with_text_keys;
+pub use threads::StatementThreads;
 pub use timing::QueryTiming;
 pub use whole_writes::WholeFile;
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use datafusion::common::{ParamValues, plan_err};
+use datafusion::common::{ParamValues, TableReference, plan_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
@@ -27,18 +27,24 @@ use crate::checked_files::check_external;
 use crate::copies::written_as_named;
 use crate::corrections::{
     self, Which, analyzed, computed_around, is_for_names, planned_apart, share, unique_names,
-    write_out_columns,
+    write_out_columns, write_out_orders,
 };
 use crate::database::{Change, Database, Persist, columns_of};
-use crate::dialect::{self, Macros, expand_columns, has_dynamic_columns, look_up_values, name_columns};
+use crate::dialect::{
+    self, Macros, expand_columns, expand_structs, has_dynamic_columns, look_up_values, name_columns,
+    written_anew,
+};
 use crate::files::{check_setting, look_at_all, making};
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
+use crate::new_tables::{NewTable, is_alter, not_null};
 use crate::plan_cache::{
     Asked, GenericPlans, KeptStatements, Learning, MOST_BYTES, Named, Next, Planned, Repeatable,
 };
 use crate::session::run_as_a_whole;
+use crate::shown_tables::without_views_of_schemas;
 use crate::syntax::normal;
+use crate::views::{self, Views};
 
 /// The planning of a statement that is not kept.
 #[derive(Clone)]
@@ -81,7 +87,11 @@ impl Planning {
         if persist == Persist::Database && self.database.is_none() {
             return plan_err!("PERSIST keeps a setting in a database, and this session is in none");
         }
-        let statement = timed(Phase::Parse, || parsed(&state, &text))?;
+        let mut statement = timed(Phase::Parse, || parsed(&state, &text))?;
+        let alters = is_alter(&statement);
+        if corrects {
+            written_anew(&state, self.database.as_deref(), &mut statement).await?;
+        }
         Access::of(&state).check_statement(&statement)?;
         if let Some(macros) = &macros
             && macros.follow(&statement)?
@@ -95,6 +105,7 @@ impl Planning {
         }
         let named = timed_future(Phase::Find, Named::of(&state, &statement)).await;
         let made = name_of_new(&statement);
+        let not_null = (corrects && !alters).then(|| not_null(&statement));
         let logical = making(made, logical_plan(&state, statement, &text));
         let plan = self.beside_folders(timed_future(Phase::Logical, logical).await?)?;
         let plan = match &self.parameters {
@@ -120,7 +131,7 @@ impl Planning {
                 {
                     return self.keep(database, change, plan).await;
                 }
-                return self.statement(plan).await;
+                return self.statement(plan, not_null.as_deref()).await;
             }
             plan => (state, plan),
         };
@@ -150,11 +161,19 @@ impl Planning {
         Ok(plan)
     }
 
-    /// What the context executes; what comes back is an empty relation, or the query that EXECUTE names.
-    async fn statement(&self, plan: LogicalPlan) -> Result<Task> {
+    /// What the context executes; what comes back is an empty relation, or the query that EXECUTE names. `not_null`: the columns of a new
+    /// table that are declared so; nothing where the columns stay as the plan has them.
+    async fn statement(&self, plan: LogicalPlan, not_null: Option<&[String]>) -> Result<Task> {
+        let (table, view) = (NewTable::of(&plan, &self.context)?, name_of_view(&plan));
         let plan = self.context.execute_logical_plan(plan).await?.into_unoptimized_plan();
+        if let (Some(table), Some(not_null)) = (table, not_null) {
+            table.take_nulls(&self.context, not_null).await?;
+        }
         self.sweep();
         let state = self.context.state();
+        if let Some(view) = view {
+            Views::remember(&state, &view, &self.text).await?;
+        }
         let planned = physical_plan(&state, &plan).await?;
         Ok((planned, Arc::new(TaskContext::from(&state))))
     }
@@ -174,11 +193,15 @@ impl Planning {
             }
             Change::DropTable(_) => database.carry_out(&change, &self.text)?,
             Change::View(name) => {
+                let view = name_of_view(&plan);
                 self.context.execute_logical_plan(plan).await?;
                 if let Err(error) = database.carry_out(&change, &self.text) {
                     // A view that does not last is none that was asked for.
                     self.context.deregister_table(name.as_str())?;
                     return Err(error);
+                }
+                if let Some(view) = view {
+                    Views::remember(&state, &view, &self.text).await?;
                 }
             }
             Change::DropView(_) | Change::Setting(..) => {
@@ -202,7 +225,7 @@ impl Planning {
         }
         let name = execute.name.clone();
         let execute = LogicalPlan::Statement(LogicalStatement::Execute(execute));
-        let (mut planned, task) = self.statement(execute).await?;
+        let (mut planned, task) = self.statement(execute, None).await?;
         if is_custom {
             self.generic.give_up(&name);
         }
@@ -283,11 +306,22 @@ pub(crate) async fn logical_plan(
     statement: Statement,
     sql: &str,
 ) -> Result<LogicalPlan> {
+    if KelpieOptions::of(state.config_options()).corrections {
+        views::renew(state, &statement).await?;
+    }
+    plan_of(state, statement, sql).await
+}
+
+/// The plan of a statement over views as they were planned last.
+pub(crate) async fn plan_of(state: &SessionState, statement: Statement, sql: &str) -> Result<LogicalPlan> {
     let mut statement = statement;
     if lists_columns(sql) {
         look_at_all(state).await;
     }
     let corrects = KelpieOptions::of(state.config_options()).corrections;
+    if corrects {
+        without_views_of_schemas(&mut statement, state)?;
+    }
     let zoned = if corrects { with_zone(state, sql) } else { Cow::Borrowed(state) };
     let apart = if corrects { planned_apart(&zoned, &mut statement)? } else { None };
     let state = apart.as_ref().unwrap_or(&zoned);
@@ -295,8 +329,10 @@ pub(crate) async fn logical_plan(
         if corrects {
             look_up_values(state, sql, &mut statement).await?;
             expand_columns(state, sql, &mut statement).await?;
+            expand_structs(state, sql, &mut statement).await?;
             name_columns(state, &mut statement).await?;
             write_out_columns(state, &mut statement, which).await?;
+            write_out_orders(state, sql, &mut statement).await;
         }
         Ok::<_, DataFusionError>(statement)
     };
@@ -306,7 +342,7 @@ pub(crate) async fn logical_plan(
         Ok(plan) => plan,
         Err(error) if corrects && is_for_names(&error) => {
             let mut renamed = again(Which::Wildcards).await?;
-            let own = unique_names(&mut renamed);
+            let own = unique_names(&mut renamed, state);
             let plan = match state.statement_to_plan(renamed.clone()).await {
                 Ok(plan) => plan,
                 Err(error) => replanned(state, &renamed, error).await?,
@@ -335,6 +371,14 @@ fn name_of_new(statement: &Statement) -> Option<String> {
         _ => return None,
     };
     name.0.last()?.as_ident().map(normal)
+}
+
+/// The name of the view that a plan makes.
+fn name_of_view(plan: &LogicalPlan) -> Option<TableReference> {
+    match plan {
+        LogicalPlan::Ddl(DdlStatement::CreateView(view)) => Some(view.name.clone()),
+        _ => None,
+    }
 }
 
 /// A plan with values in the places of its placeholders.

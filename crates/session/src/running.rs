@@ -32,6 +32,7 @@ use crate::files::find_misfit;
 use crate::messages::worded;
 use crate::plan_cache::Planned;
 use crate::planning::Planning;
+use crate::threads::OnThreads;
 use crate::timing::QueryTiming;
 
 /// A statement that was planned and has not begun.
@@ -68,10 +69,11 @@ impl PlannedQuery {
     /// Starts it; its rows come as they are asked for. The time since it was planned does not count.
     pub fn start(self) -> Result<RunningQuery> {
         let waited = self.planned_at.elapsed();
-        let stream = execute_stream(Arc::clone(&self.planned.plan), self.task);
-        let stream = stream.map_err(|error| worded(error, &self.text, &self.context.state()))?;
         let deadline = self.deadline.and_then(|deadline| deadline.after(waited));
-        let stream = if deadline.is_some() { on_a_task_of_its_own(stream) } else { stream };
+        // What ends it in time must not wait for threads that it keeps busy.
+        let threads = deadline.map(|_| OnThreads::shared()).transpose()?;
+        let stream = started(&self.planned.plan, self.task, threads.as_ref());
+        let stream = stream.map_err(|error| worded(error, &self.text, &self.context.state()))?;
         Ok(RunningQuery {
             text: self.text,
             context: self.context,
@@ -84,6 +86,7 @@ impl PlannedQuery {
             split: self.split,
             taking: Taking::default(),
             deadline,
+            threads,
             again: self.again,
             _span: self._span,
         })
@@ -108,6 +111,8 @@ pub struct RunningQuery {
     pub(crate) taking: Taking,
     /// When it is cancelled.
     pub(crate) deadline: Option<Deadline>,
+    /// What it runs on, where that is not what its rows are asked for on.
+    pub(crate) threads: Option<OnThreads>,
     /// Plans it with its values, where it runs by a generic plan and no rows have come.
     pub(crate) again: Option<Planning>,
     /// Shows a trace how long it was there.
@@ -182,6 +187,9 @@ impl RunningQuery {
             next = caught(next_of(&mut self.stream)).await;
         }
         self.taking.since = Some(Instant::now());
+        if let (Ok(None), Some(threads)) = (&next, &mut self.threads) {
+            threads.has_ended = true;
+        }
         match next {
             Ok(Some(rows)) if self.options.corrections => match check_computed_decimals(&rows) {
                 Ok(()) => Ok(Some(rows)),
@@ -206,7 +214,7 @@ impl RunningQuery {
         let (start, clock) = (Instant::now(), PlanClock::default());
         let (planned, task) = planning.on_its_stack(&clock).await?;
         self.split += clock.finish(start.elapsed(), Phase::Physical);
-        self.stream = execute_stream(Arc::clone(&planned.plan), task)?;
+        self.stream = started(&planned.plan, task, self.threads.as_ref())?;
         self.planned = planned;
         Ok(())
     }
@@ -276,6 +284,18 @@ impl RunningQuery {
         split.add(if is_whole { Phase::Host } else { Phase::Operators }, left - taking);
         split
     }
+}
+
+/// Starts a plan, on threads of its own or on those of whoever asks.
+fn started(
+    plan: &Arc<dyn ExecutionPlan>,
+    task: Arc<TaskContext>,
+    threads: Option<&OnThreads>,
+) -> Result<SendableRecordBatchStream> {
+    let Some(threads) = threads else { return execute_stream(Arc::clone(plan), task) };
+    // Operators start tasks of theirs where they begin.
+    let _inside = threads.handle()?.enter();
+    Ok(on_a_task_of_its_own(execute_stream(Arc::clone(plan), task)?))
 }
 
 async fn next_of(stream: &mut SendableRecordBatchStream) -> Result<Option<RecordBatch>> {

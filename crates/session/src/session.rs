@@ -40,6 +40,7 @@ use crate::planning::{Planning, logical_plan, parsed};
 use crate::report::QueryReport;
 use crate::running::{PlannedQuery, RunningQuery};
 use crate::timing::QueryTiming;
+use crate::views::Views;
 
 pub use plans::AddedPlan;
 pub(crate) use plans::run_as_a_whole;
@@ -230,6 +231,7 @@ impl KelpieSession {
         let context = Held::new(context, Arc::clone(&kept));
         context.state_ref().write().register_relation_planner(Arc::new(NumberedCopies))?;
         dialect::add_to(&context)?;
+        context.state_ref().write().config_mut().set_extension(Arc::new(Views::default()));
         if let Some(tables) = &files {
             // What plans a statement finds them there: the catalog shows its schemas behind the one that knows files by their paths.
             context.state_ref().write().config_mut().set_extension(Arc::clone(tables));
@@ -516,6 +518,12 @@ impl KelpieSession {
         let mut names = schema.map(|schema| schema.table_names()).unwrap_or_default();
         names.sort();
         names
+    }
+
+    /// What somebody may not expect of how files were taken since the last call: lines before a table that were left out, a first
+    /// line that is no header.
+    pub fn take_notes(&self) -> Vec<String> {
+        self.files.as_ref().map_or_else(Vec::new, |tables| tables.take_notes())
     }
 
     /// Forgets all cached columns: the next query reads its files again.

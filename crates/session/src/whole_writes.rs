@@ -18,6 +18,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::exec_err;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::datasource::file_format::json::JsonSink;
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::object_store::ObjectStoreRegistry;
@@ -37,6 +38,7 @@ use futures::FutureExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 
+use crate::text_keys::stream_with_text_keys;
 pub use file::WholeFile;
 
 /// Makes COPY and INSERT into local files replace nothing before all is written.
@@ -105,6 +107,7 @@ impl DataSink for WholeSink {
     }
 
     async fn write_all(&self, data: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
+        let data = if self.exec.sink().is::<JsonSink>() { stream_with_text_keys(data) } else { data };
         let staging = StagingGuard(Arc::default());
         let mut runtime = RuntimeEnv::clone(&context.runtime_env());
         let stores = Arc::clone(&runtime.object_store_registry);

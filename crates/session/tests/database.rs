@@ -181,11 +181,12 @@ async fn views_and_settings_last() {
         .await;
         fails(&session, "set persist kelpie.nonsense = 1", &["nonsense"]).await;
         fails(&session, "create view bad as select nope from t", &["nope"]).await;
-        assert_eq!(value(&session, "select c from w").await, "3");
+        assert_eq!(value(&session, "select c from w").await, "12");
     }
     let OpenedSession { session, problems, .. } = opened(&path).await;
     // A view is brought back over what it names now.
     assert_eq!(value(&session, "select b from v").await, "11");
+    assert_eq!(value(&session, "select c from w").await, "12");
     assert!(
         problems.iter().any(|problem| problem.contains("the view lost") && problem.contains("outside")),
         "{problems:?}"

@@ -154,7 +154,7 @@ async fn keys_arguments_and_conditions_are_columns() {
             "SELECT regexp_replace(url, '^http://(?:www\\.)?([^/]+)/.*$', '\\1') k, count(*), sum(id) FROM t GROUP BY 1",
             "SELECT date_bin(interval '7 minutes', to_timestamp_seconds(moment)) m, count(*) FROM t GROUP BY m",
             "SELECT date_trunc('minute', to_timestamp_seconds(moment / 2.0)) m, count(*) FROM t GROUP BY m",
-            "SELECT max(translate(url, 'abc', 'xyz')), min(length(regexp_replace(url, 'p.*', ''))) FROM t",
+            "SELECT max(translate(url, 'abc', 'xyz')), min(length(regexp_replace(url, 'p.*', ''))) AS least FROM t",
             "SELECT count(*) FROM t WHERE regexp_replace(url, '[0-9]', '', 'g') LIKE '%?q='",
             "SELECT count(*), sum(id) FROM t WHERE to_hex(id) > 'a' AND id % 3 = 1",
             "SELECT id FROM t WHERE id % 2 <> 1 ORDER BY md5(url), id",

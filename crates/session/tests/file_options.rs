@@ -43,19 +43,28 @@ async fn options_of_parquet_hold_for_paths() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_header_is_there_or_not_as_the_session_says() {
-    let folder = folder(&[("t.csv", "1,2\n3,4\n"), ("d/1.csv", "1,2\n3,4\n"), ("d/2.csv", "5,6\n")]);
+    let folder = folder(&[
+        ("t.csv", "1,2\n3,4\n"),
+        ("h.csv", "a,b\n1,2\n"),
+        ("d/1.csv", "1,2\n3,4\n"),
+        ("d/2.csv", "5,6\n"),
+    ]);
     for session in sessions() {
         session.register_dir(folder.path()).await.unwrap();
         let path = folder.path().display();
-        assert_eq!(rows(&session, "select \"1\", \"2\" from t").await, ["3 4"]);
+        let headed = format!("select \"1\", \"2\" from read_csv('{path}/t.csv', header = true)");
+        assert_eq!(rows(&session, &headed).await, ["3 4"]);
         session.sql("set datafusion.catalog.has_header = false").await.unwrap();
-        assert_eq!(rows(&session, "select column_1, column_2 from t").await, ["1 2", "3 4"]);
-        assert_eq!(rows(&session, "select sum(column_1), sum(column_2) from d").await, ["9 12"]);
-        assert_eq!(rows(&session, &format!("select sum(column_2) from '{path}/d/*.csv'")).await, ["12"]);
+        assert_eq!(rows(&session, "select column0, column1 from t").await, ["1 2", "3 4"]);
+        assert_eq!(rows(&session, "select column0, column1 from h").await, ["a b", "1 2"]);
+        assert_eq!(rows(&session, "select sum(column0), sum(column1) from d").await, ["9 12"]);
+        assert_eq!(rows(&session, &format!("select sum(column1) from '{path}/d/*.csv'")).await, ["12"]);
         session.sql("insert into d values (10, 20)").await.unwrap();
-        assert_eq!(rows(&session, "select sum(column_1), count(*) from d").await, ["19 4"]);
+        assert_eq!(rows(&session, "select sum(column0), count(*) from d").await, ["19 4"]);
+        // What a session says unasked is held against the files.
         session.sql("set datafusion.catalog.has_header = true").await.unwrap();
-        assert_eq!(rows(&session, "select count(*), sum(\"2\") from t").await, ["1 4"]);
+        assert_eq!(rows(&session, "select count(*), sum(column1) from t").await, ["2 6"]);
+        assert_eq!(rows(&session, "select sum(a), sum(b) from h").await, ["1 2"]);
         std::fs::read_dir(folder.path().join("d"))
             .unwrap()
             .map(|entry| entry.unwrap().path())

@@ -1,4 +1,4 @@
-//! `mode` and `quantile_disc` through SQL: compiled as a whole, with the answers of their accumulators on DataFusion's operators.
+//! `mode`, `quantile_disc` and `quantile_cont` through SQL: compiled as a whole, with the answers of their accumulators on DataFusion's operators.
 
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use kelpie_session::{KelpieSession, SessionOptions};
@@ -11,12 +11,15 @@ const TABLE: &str = "CREATE TABLE t AS SELECT i, nullif(i % 6, 4) AS k, 'group '
     (i * 31 % 101)::decimal(7, 2) AS d, DATE '1960-01-01' + ((i * 37) % 20000)::int AS day \
     FROM generate_series(0, 2999) AS g(i)";
 
-const STATEMENTS: [&str; 14] = [
+const STATEMENTS: [&str; 17] = [
     "SELECT k, quantile_disc(n, 0.5), quantile_disc(n, 0), quantile_disc(n, 1) FROM t GROUP BY k ORDER BY k",
     "SELECT g, quantile_disc(s, 0.25), quantile_disc(f, 0.9), quantile_disc(d, 0.333), quantile_disc(day, 0.01) FROM t GROUP BY g ORDER BY g",
     "SELECT percentile_disc(0.7) WITHIN GROUP (ORDER BY d), count(*), sum(n), median(f) FROM t",
     "SELECT quantile_disc(n, 0.5) FILTER (WHERE i % 2 = 0), quantile_disc(s, 0.5) FROM t WHERE i < 0",
     "SELECT k, quantile_disc(d, 0.5) FILTER (WHERE i % 2 = 0), quantile_disc(d, 0.5), min(d) FROM t GROUP BY k ORDER BY k",
+    "SELECT k, quantile_cont(n, 0.7), percentile_cont(d, 0.123), median(s), median(i % 5 = 0) FROM t GROUP BY k ORDER BY k",
+    "SELECT quantile_cont(f, 0.7), quantile_cont(n / 7.0, 0.777), percentile_cont(0.3) WITHIN GROUP (ORDER BY i / 3.0 DESC) FROM t",
+    "SELECT quantile_cont(f, 0.7), median(s) FROM t WHERE i < 0",
     "SELECT k, mode(n), mode(s) FROM t WHERE k IS DISTINCT FROM 5 GROUP BY k ORDER BY k",
     "SELECT mode() WITHIN GROUP (ORDER BY s), mode(g) FILTER (WHERE i % 3 <> 1 OR i < 100), count(*), max(d) FROM t WHERE i <> 2999",
     "SELECT g, mode(s), median(f), sum(n), first_value(i ORDER BY day, i), mode(n) FROM t GROUP BY g ORDER BY g",

@@ -70,3 +70,28 @@ async fn planning_counts_as_well() {
     let error = session.sql(&format!("SELECT * FROM t{joins}")).await.unwrap_err().to_string();
     assert!(error.contains("kelpie.timeout"), "{error}");
 }
+
+/// An expression of DataFusion's that takes seconds a batch keeps all threads busy that it runs on. Those who wait have others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn expressions_that_do_not_give_way_end_in_time() {
+    let text = |column: &str, times: usize| format!("repeat(CAST({column} AS VARCHAR), {times})");
+    let distance = format!("levenshtein({}, {})", text("a.v", 100), text("b.v", 140));
+    for sql in [
+        format!("SELECT a.v FROM big a, big b ORDER BY {distance}"),
+        format!("SELECT max({distance}) FROM big a, big b"),
+        format!("SELECT a.v FROM big a, big b WHERE {distance} < 0"),
+    ] {
+        let session = session("true");
+        session.sql("CREATE TABLE big AS SELECT value + 10000 AS v FROM range(3000)").await.unwrap();
+        session.set("kelpie.timeout", "200ms").unwrap();
+        let start = Instant::now();
+        let error = session.sql(&sql).await.unwrap_err().to_string();
+        assert!(error.contains("kelpie.timeout allows, which is 200ms"), "{sql}: {error}");
+        assert!(start.elapsed() < Duration::from_secs(5), "{sql}: {:?}", start.elapsed());
+        // The next one runs, with a limit and without.
+        session.set("kelpie.timeout", "20s").unwrap();
+        session.sql("SELECT count(*) FROM big WHERE v > 3").await.unwrap();
+        session.set("kelpie.timeout", "0").unwrap();
+        session.sql("SELECT max(v) FROM big").await.unwrap();
+    }
+}

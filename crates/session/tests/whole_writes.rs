@@ -180,3 +180,20 @@ async fn a_device_or_a_pipe_takes_what_is_written() {
     }
     assert_eq!(everything(folder.path()), ["pipe", "read.csv", "read.json", "read.parquet"]);
 }
+
+/// Objects of JSON have texts as keys.
+#[tokio::test(flavor = "multi_thread")]
+async fn maps_with_any_keys_are_written_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("maps.json");
+    let session = KelpieSession::new(SessionOptions::default().with("kelpie.device", "cpu")).unwrap();
+    for (map, expected) in [
+        ("map([1, 2], ['x', null])", r#"{"1":"x"}"#),
+        ("[map([1.5], [true])]", r#"[{"1.5":true}]"#),
+        ("map(['k'], [1])", r#"{"k":1}"#),
+    ] {
+        session.sql(&format!("copy (select {map} as m) to '{}'", path.display())).await.unwrap();
+        let written = std::fs::read_to_string(&path).unwrap();
+        assert!(written.starts_with(&format!("{{\"m\":{}", &expected[..expected.len() - 1])), "{written}");
+    }
+}

@@ -16,6 +16,8 @@ use datafusion::arrow::json::writer::{
     Encoder, EncoderFactory, EncoderOptions, LineDelimited, NullableEncoder, Writer, make_encoder,
 };
 
+use kelpie_session::with_text_keys;
+
 use super::{Out, RowWriter};
 
 /// Numbers that JSON does not have are the texts `"NaN"`, `"Infinity"` and `"-Infinity"`, as in PostgreSQL.
@@ -38,7 +40,7 @@ fn line_delimited<W: Write>(out: W) -> LineDelimitedWriter<W> {
 
 impl RowWriter for JsonWriter {
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        Ok(self.writer.write(batch)?)
+        Ok(self.writer.write(&with_text_keys(batch)?)?)
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {

@@ -109,7 +109,12 @@ impl Write for Pipe {
     }
 }
 
-/// How a file is written: as the user says, else as its name does, else as a table; and whether its name says that it is compressed.
+/// Endings of names that say how a file is written, for people.
+const ENDINGS: &str = ".csv, .tsv, .json, .jsonl, .ndjson, .parquet, .arrow, .feather, .md or .txt (a table); .csv, .tsv and .json \
+                       also with .gz";
+
+/// How a file is written: as the user says, else as its name does, which must be known where it has an ending, else as a table; and
+/// whether its name says that it is compressed.
 fn format_of(chosen: Option<Format>, path: Option<&Path>) -> Result<(Format, bool)> {
     let name =
         path.and_then(Path::file_name).map_or_else(String::new, |name| name.to_string_lossy().to_lowercase());
@@ -124,8 +129,13 @@ fn format_of(chosen: Option<Format>, path: Option<&Path>) -> Result<(Format, boo
         Some("md") => Some(Format::Markdown),
         Some("parquet") => Some(Format::Parquet),
         Some("arrow" | "ipc" | "feather") => Some(Format::Arrow),
+        Some("txt") => Some(Format::Table),
+        None if compression.is_none() => Some(Format::Table),
         _ => None,
     };
+    if chosen.is_none() && named.is_none() {
+        bail!("{name}: no format is known by this ending: it may be {ENDINGS}; or say --format")
+    }
     let is_text = matches!(chosen.or(named), Some(Format::Csv | Format::Tsv | Format::Json));
     match compression {
         None => Ok((chosen.or(named).unwrap_or(Format::Table), false)),

@@ -1,5 +1,7 @@
 //! The footer of a Parquet file: what is where in it, and whether that can be.
 
+use std::collections::HashSet;
+
 use super::bounds::{Bounds, bounds};
 use super::thrift::{Damaged, Fields, Kind, Reader};
 
@@ -19,6 +21,8 @@ pub(super) struct Leaf {
     pub physical: i64,
     pub is_unsigned: bool,
     pub is_decimal: bool,
+    /// Whether it is a UUID, an interval or an enumeration.
+    pub is_odd: bool,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +104,12 @@ impl Footer {
             }
         }
         Ok(footer)
+    }
+
+    /// Whether columns are among them that readers do not take as they are meant.
+    pub fn has_odd_columns(&self) -> bool {
+        let mut names = HashSet::new();
+        self.leaves.iter().any(|leaf| leaf.is_odd || !names.insert(leaf.name.as_str()))
     }
 
     /// What cannot be, in a file of so many bytes.
@@ -197,6 +207,7 @@ struct Element {
 struct Logical {
     is_decimal: bool,
     is_unsigned: bool,
+    is_odd: bool,
 }
 
 fn element(reader: &mut Reader<'_>) -> Result<Element, Damaged> {
@@ -219,9 +230,12 @@ fn element(reader: &mut Reader<'_>) -> Result<Element, Damaged> {
 }
 
 fn logical(reader: &mut Reader<'_>) -> Result<Logical, Damaged> {
+    const ENUM: i16 = 4;
+    const UUID: i16 = 14;
     let (mut logical, mut fields) = (Logical::default(), Fields::default());
     while let Some((field, kind)) = reader.field(&mut fields)? {
         logical.is_decimal |= field == 5;
+        logical.is_odd |= matches!(field, ENUM | UUID);
         match (field, kind) {
             (10, Kind::Struct) => {
                 let mut fields = Fields::default();
@@ -241,6 +255,8 @@ impl Element {
         /// `DECIMAL`, and `UINT_8` to `UINT_64`.
         const DECIMAL: i64 = 5;
         const UNSIGNED: std::ops::RangeInclusive<i64> = 11..=14;
+        const ENUM: i64 = 4;
+        const INTERVAL: i64 = 21;
         Leaf {
             name,
             repeated,
@@ -248,6 +264,7 @@ impl Element {
             physical: self.physical.unwrap_or(-1),
             is_unsigned: self.logical.is_unsigned || self.converted.is_some_and(|of| UNSIGNED.contains(&of)),
             is_decimal: self.logical.is_decimal || self.converted == Some(DECIMAL),
+            is_odd: self.logical.is_odd || matches!(self.converted, Some(ENUM | INTERVAL)),
         }
     }
 }

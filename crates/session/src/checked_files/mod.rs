@@ -33,17 +33,28 @@ const SMALL_BYTES: u64 = 16 << 20;
 /// Of smaller tables nothing is gained by leaving row groups out.
 const LARGE_BYTES: u64 = 4 << 20;
 
-/// Whether the files are worth asking which row groups a filter needs, and their bounds can be believed. An error names the first
-/// Parquet file whose metadata cannot be right.
-pub(crate) fn check_parquet<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Result<bool> {
+/// What was seen of the metadata of Parquet files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CheckedParquet {
+    /// Whether the files are worth asking which row groups a filter needs, and their bounds can be believed.
+    pub sound_bounds: bool,
+    /// Whether columns are among them that readers do not take as they are meant: several of one name, UUIDs, intervals, enumerations.
+    pub odd_columns: bool,
+}
+
+/// What the files say of themselves, as far as that can be. An error names the first Parquet file whose metadata cannot be right.
+pub(crate) fn check_parquet<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Result<CheckedParquet> {
     let sizes = paths.clone().map(|path| path.metadata().map_or(0, |file| file.len()));
     let bytes = sizes.fold(0, u64::saturating_add);
-    let (with_pages, mut are_sound) = (bytes <= SMALL_BYTES, bytes >= LARGE_BYTES);
+    let with_pages = bytes <= SMALL_BYTES;
+    let mut seen = CheckedParquet { sound_bounds: bytes >= LARGE_BYTES, odd_columns: false };
     check_each(paths, |path| {
-        are_sound &= parquet::check(path, with_pages)?;
+        let of_file = parquet::check(path, with_pages)?;
+        seen.sound_bounds &= of_file.sound_bounds;
+        seen.odd_columns |= of_file.odd_columns;
         if with_pages { decimals::check(path) } else { Ok(()) }
     })?;
-    Ok(are_sound)
+    Ok(seen)
 }
 
 /// An error names the first Arrow file whose metadata cannot be right.

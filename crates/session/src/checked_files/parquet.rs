@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
+use super::CheckedParquet;
 use super::bounds::are_sound;
 use super::footer::{Chunk, Footer, Leaf};
 use super::pages::{PageBytes, check_bounds, check_offsets, check_pages};
@@ -14,12 +15,13 @@ const MAGIC_BYTES: u64 = 4;
 /// Indexes of pages stand together: so many bytes of them are read at once.
 const MOST_INDEX_BYTES: u64 = 256 << 20;
 
-/// Whether the bounds of its row groups can be believed; an error says what is wrong. The headers of pages are looked at where that is
-/// asked for.
-pub(super) fn check(path: &Path, with_pages: bool) -> Result<bool, String> {
+/// What a file says of itself; an error says what is wrong. The headers of pages are looked at where that is asked for.
+pub(super) fn check(path: &Path, with_pages: bool) -> Result<CheckedParquet, String> {
     let mut file = File::open(path).map_err(|error| error.to_string())?;
     let bytes = file.metadata().map_err(|error| error.to_string())?.len();
-    let Some(metadata) = metadata(&mut file, bytes)? else { return Ok(false) };
+    let Some(metadata) = metadata(&mut file, bytes)? else {
+        return Ok(CheckedParquet { sound_bounds: false, odd_columns: false });
+    };
     let footer = Footer::parse(&metadata)
         .map_err(|what| format!("a damaged Parquet file: its metadata cannot be read: {what}"))?;
     footer.check(bytes)?;
@@ -32,7 +34,7 @@ pub(super) fn check(path: &Path, with_pages: bool) -> Result<bool, String> {
             })?;
         }
     }
-    Ok(are_sound(&footer))
+    Ok(CheckedParquet { sound_bounds: are_sound(&footer), odd_columns: footer.has_odd_columns() })
 }
 
 /// The bytes of the footer; none where they are encrypted.

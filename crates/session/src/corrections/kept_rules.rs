@@ -6,23 +6,24 @@
 //! - `2 = a` that is moved to where `a = 2` stands is taken for another value, so that no row is left, and of `a >= 5` and `5 < a` the first
 //!   is kept: conditions are compared as they are written. Here a constant is always on the right.
 //! - Groups by keys of a join's side and more are taken for told apart by these keys, and grouped again, by DISTINCT within an aggregate or
-//!   by a query around them, lose the other keys.
+//!   by a query around them, lose the other keys; sorts by such groups lose keys, and joins with them are dropped (`known_keys`).
 //! - DISTINCT is dropped where the rows below are grouped by a key of theirs and something else: the key is then taken for unique.
 
 use std::sync::Arc;
 
+use datafusion::common::NullEquality;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{FunctionalDependencies, NullEquality};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
-    Projection,
 };
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use kelpie_datafusion::KelpieOptions;
+
+use super::known_keys::{of_keys_that_tell_nothing, with_true_keys};
 
 /// The rule that makes keys of the equalities of a join's condition.
 const KEYS: &str = "extract_equijoin_predicate";
@@ -39,11 +40,17 @@ const DISTINCT: &str = "replace_distinct_aggregate";
 /// The rule that drops columns that nobody needs, and keys of groups that follow from others.
 const COLUMNS: &str = "optimize_projections";
 
+/// The rule that drops keys of a sort that follow from others.
+const SORTS: &str = "eliminate_duplicated_expr";
+
+/// The rule that drops joins that neither add columns nor repeat rows.
+const JOINS: &str = "eliminate_join";
+
 /// Keeps these rules of a session from such plans.
 pub(crate) fn keep_from_rules(builder: &mut SessionStateBuilder) {
     let optimizer = builder.optimizer().get_or_insert_with(Optimizer::new);
     for rule in &mut optimizer.rules {
-        if [KEYS, LIST, CONDITIONS, DISTINCT, COLUMNS].contains(&rule.name()) {
+        if [KEYS, LIST, CONDITIONS, DISTINCT, COLUMNS, SORTS, JOINS].contains(&rule.name()) {
             *rule = Arc::new(Kept(Arc::clone(rule)));
         }
     }
@@ -84,6 +91,11 @@ impl OptimizerRule for Kept {
                 let filter = Filter::try_new(turned.data, filter.input)?;
                 self.0.rewrite(LogicalPlan::Filter(filter), config)
             }
+            (SORTS, plan @ LogicalPlan::Sort(_)) | (JOINS, plan) => {
+                let known = with_true_keys(plan)?;
+                let rewritten = self.0.rewrite(known.data, config)?;
+                Ok(Transformed { transformed: rewritten.transformed | known.transformed, ..rewritten })
+            }
             (COLUMNS, plan) => {
                 let grouped = plan.transform_up_with_subqueries(of_keys_that_tell_nothing)?;
                 self.0.rewrite(grouped.data, config)
@@ -119,21 +131,6 @@ fn constant_on_the_right(expr: Expr) -> Transformed<Expr> {
 fn compares(op: Operator) -> bool {
     use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
-}
-
-/// Groups over rows of which nothing is known but their columns, where there are keys that could be taken to follow from others.
-fn of_keys_that_tell_nothing(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let LogicalPlan::Aggregate(aggregate) = plan else { return Ok(Transformed::no(plan)) };
-    let schema = aggregate.input.schema();
-    if aggregate.group_expr.len() < 2 || schema.functional_dependencies().is_empty() {
-        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
-    }
-    let columns = schema.columns().into_iter().map(Expr::Column).collect();
-    let unknown = schema.as_ref().clone().with_functional_dependencies(FunctionalDependencies::empty())?;
-    let rows = Projection::try_new_with_schema(columns, aggregate.input, Arc::new(unknown))?;
-    let rows = Arc::new(LogicalPlan::Projection(rows));
-    let grouped = Aggregate::try_new(rows, aggregate.group_expr, aggregate.aggr_expr)?;
-    Ok(Transformed::yes(LogicalPlan::Aggregate(grouped)))
 }
 
 fn takes_nulls_for_equal(join: &Join) -> bool {

@@ -5,32 +5,39 @@ mod aggregated_columns;
 mod bags;
 mod calls;
 mod clauses;
+mod column_keys;
 mod digits;
 mod distinct_rows;
 mod expressions;
 mod first_elements;
 mod intervals;
 mod kept_rules;
+mod known_keys;
 mod like;
 mod lists;
 mod materialized;
 mod merged_keys;
 mod numbers;
+mod ordered_by_all;
 mod orders;
 mod outer_aggregates;
 mod parentheses;
 mod precedence;
+mod qualify;
 mod refused;
 mod reset;
 mod row_functions;
 mod rows;
 mod same_names;
+mod shadowed;
 mod shared;
 mod subqueries;
 pub(crate) mod text;
 mod unique_names;
 mod value_counts;
 mod volatile;
+mod window_arguments;
+mod window_types;
 mod windows;
 mod zones;
 
@@ -49,6 +56,7 @@ pub(crate) use first_elements::FirstElements;
 pub(crate) use kept_rules::keep_from_rules;
 pub(crate) use lists::Lists;
 pub(crate) use merged_keys::{Which, with_needed, write_out as write_out_columns};
+pub(crate) use ordered_by_all::write_out as write_out_orders;
 pub(crate) use orders::SplitOrders;
 pub(crate) use outer_aggregates::{computed_around, planned_apart};
 pub(crate) use shared::{SharedPlanner, apart, share};
@@ -56,6 +64,7 @@ pub(crate) use subqueries::SubqueryValues;
 pub(crate) use unique_names::{is_for_names, rename as unique_names};
 pub(crate) use value_counts::ValueCounts;
 pub(crate) use volatile::VolatileOnce;
+pub(crate) use window_types::WindowTypes;
 
 /// Parses a statement, also where the parser does not take the text as it is.
 pub(crate) fn parsed(
@@ -81,6 +90,7 @@ pub(crate) fn parsed(
 /// Mends what the syntax alone shows. What is parsed and would have no effect is an error.
 pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
     reset::set_to_default(statement);
+    shadowed::rename(statement);
     row_functions::write_out(statement);
     same_names::tell_apart(statement);
     clauses::write_out(statement);
@@ -88,6 +98,8 @@ pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
     precedence::group(statement);
     rows::write_out(statement);
     windows::resolve(statement)?;
+    qualify::write_out(statement);
+    window_arguments::write_out(statement);
     calls::rewrite(statement);
     like::escape(statement);
     intervals::write_out(statement)?;

@@ -6,9 +6,9 @@ use datafusion::common::plan_datafusion_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    ColumnDef, ColumnOption, CreateTable, Expr, GroupByExpr, JoinOperator, OrderBy, OrderByKind, Query,
-    Select, SelectItem, Statement as SqlStatement, TableAlias, TableConstraint, TableFactor, TableWithJoins,
-    WildcardAdditionalOptions,
+    ColumnDef, ColumnOption, CreateTable, Expr, GroupByExpr, Insert, JoinOperator, OrderBy, OrderByKind,
+    Query, Select, SelectItem, Statement as SqlStatement, TableAlias, TableConstraint, TableFactor,
+    TableWithJoins, WildcardAdditionalOptions,
 };
 
 use crate::syntax::{Flow, Walk, visit, visit_part};
@@ -120,10 +120,45 @@ impl Walk for Refused {
                 table_options(columns, constraints)
                     .map_or_else(|error| ControlFlow::Break(Some(error)), ControlFlow::Continue)
             }
+            SqlStatement::Insert(insert) => insert_clauses(insert),
+            SqlStatement::CreateType { name, .. } => ControlFlow::Break(Some(plan_datafusion_err!(
+                "CREATE TYPE {name} is not supported: a column of such values is one of VARCHAR"
+            ))),
+            SqlStatement::Merge(_) => ControlFlow::Break(Some(plan_datafusion_err!(
+                "MERGE INTO is not supported: make the table anew, by CREATE OR REPLACE TABLE t AS SELECT … with a FULL JOIN"
+            ))),
+            SqlStatement::Update(update) if update.from.is_some() => {
+                ControlFlow::Break(Some(plan_datafusion_err!(
+                    "UPDATE … FROM is not supported: make the table anew, by CREATE OR REPLACE TABLE t AS SELECT … with a LEFT JOIN"
+                )))
+            }
+            SqlStatement::Update(update) if update.returning.is_some() => returning("UPDATE"),
+            SqlStatement::Delete(delete) if delete.returning.is_some() => returning("DELETE"),
             SqlStatement::Delete(delete) => without_query(delete.selection.as_mut(), "DELETE"),
             SqlStatement::Update(update) => without_query(update.selection.as_mut(), "UPDATE"),
             _ => ControlFlow::Continue(()),
         }
+    }
+}
+
+fn returning(what: &str) -> Flow {
+    ControlFlow::Break(Some(plan_datafusion_err!(
+        "RETURNING of {what} is not supported: ask for the rows by a SELECT of their condition"
+    )))
+}
+
+/// What INSERT says of rows that are there already: no table has keys by which a new row would be one of them.
+fn insert_clauses(insert: &Insert) -> Flow {
+    let refused = |what: &str| {
+        ControlFlow::Break(Some(plan_datafusion_err!(
+            "{what} is not supported, as no table has a key: leave out what is there, by INSERT INTO t SELECT … WHERE NOT EXISTS (…)"
+        )))
+    };
+    match () {
+        () if insert.on.is_some() => refused("INSERT … ON CONFLICT"),
+        () if insert.or.is_some() || insert.replace_into => refused("INSERT OR REPLACE"),
+        () if insert.returning.is_some() => returning("INSERT"),
+        () => ControlFlow::Continue(()),
     }
 }
 

@@ -6,12 +6,14 @@ use std::ops::ControlFlow;
 
 use datafusion::common::SchemaError;
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Query, Select, SelectItem, SetExpr, Statement as SqlStatement, Value,
+    AccessExpr, Expr, Query, Select, SelectItem, SetExpr, Statement as SqlStatement, Subscript, Value,
 };
 
+use super::column_keys::ColumnKeys;
 use crate::syntax::{Flow, Walk, call, normal, quoted, visit, visit_part};
 
 /// Whether a statement was refused as two of its columns share a name.
@@ -53,10 +55,11 @@ impl OwnNames {
 }
 
 /// Gives columns that share a name others.
-pub(crate) fn rename(statement: &mut Statement) -> OwnNames {
+pub(crate) fn rename(statement: &mut Statement, state: &SessionState) -> OwnNames {
     let mut taken = Taken(HashSet::new());
     let _ = visit(statement, &mut taken);
-    let mut renames = Renames { taken: taken.0, queries: 0, own: HashMap::new() };
+    let keys = ColumnKeys::of(state);
+    let mut renames = Renames { keys, taken: taken.0, queries: 0, own: HashMap::new() };
     let _ = visit(statement, &mut renames);
     // What is written to a table or file keeps the other names.
     match statement {
@@ -81,7 +84,8 @@ impl Walk for Taken {
     }
 }
 
-struct Renames {
+struct Renames<'a> {
+    keys: ColumnKeys<'a>,
     taken: HashSet<String>,
     /// Queries around.
     queries: usize,
@@ -89,7 +93,7 @@ struct Renames {
     own: HashMap<String, String>,
 }
 
-impl Walk for Renames {
+impl Walk for Renames<'_> {
     fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
         self.queries += 1;
         ControlFlow::Continue(())
@@ -99,12 +103,13 @@ impl Walk for Renames {
         self.queries -= 1;
         // The first SELECT of several names the columns.
         let mut is_first = true;
+        let is_ordered = query.order_by.is_some();
         let mut bodies = vec![query.body.as_mut()];
         while let Some(body) = bodies.pop() {
             match body {
                 SetExpr::Select(select) => {
-                    tell_casts_apart(select);
-                    let renamed = self.select(select);
+                    tell_casts_apart(select, self.keys);
+                    let renamed = self.select(select, is_ordered);
                     if is_first && self.queries == 0 {
                         self.own = renamed;
                     }
@@ -118,9 +123,9 @@ impl Walk for Renames {
     }
 }
 
-impl Renames {
+impl Renames<'_> {
     /// Gives the later ones of the columns of a SELECT that share a name others; the names by these.
-    fn select(&mut self, select: &mut Select) -> HashMap<String, String> {
+    fn select(&mut self, select: &mut Select, is_ordered: bool) -> HashMap<String, String> {
         let is_wildcard =
             |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
         let has_wildcard = select.projection.iter().any(is_wildcard);
@@ -128,11 +133,20 @@ impl Renames {
         for item in &mut select.projection {
             let (name, key) = match &*item {
                 SelectItem::ExprWithAlias { alias, .. } => (normal(alias), normal(alias)),
-                SelectItem::UnnamedExpr(expr) => named(expr),
+                SelectItem::UnnamedExpr(expr) => named(expr, self.keys),
                 _ => continue,
             };
+            let field = match &*item {
+                SelectItem::UnnamedExpr(expr) => field_of(expr),
+                _ => None,
+            };
+            let is_new_field = field.is_none_or(|field| seen.insert(field));
             let is_column = !matches!(&*item, SelectItem::UnnamedExpr(expr) if column_name(expr).is_none());
-            if seen.insert(key) && !(has_wildcard && is_column) {
+            let is_cast =
+                matches!(&*item, SelectItem::UnnamedExpr(expr) if is_ordered && is_cast_column(expr));
+            // No column of a table has a name of our own.
+            let may_be_there = has_wildcard && is_column && !name.starts_with("kelpie: ");
+            if seen.insert(key) && is_new_field && !is_cast && !may_be_there {
                 continue;
             }
             let other = self.unused(&name);
@@ -168,53 +182,48 @@ fn column_name(expr: &Expr) -> Option<String> {
     }
 }
 
+/// What DataFusion calls the field of a struct, however that is written: `s.a`, `s['a']`.
+fn field_of(expr: &Expr) -> Option<String> {
+    let (root, field) = match expr {
+        Expr::CompoundIdentifier(path) => match path.as_slice() {
+            [.., root, field] => (normal(root), normal(field)),
+            _ => return None,
+        },
+        Expr::CompoundFieldAccess { root, access_chain } => match access_chain.as_slice() {
+            [AccessExpr::Subscript(Subscript::Index { index: Expr::Value(index) })] => {
+                (column_name(root)?, index.value.clone().into_string()?)
+            }
+            _ => return None,
+        },
+        Expr::Nested(inner) => return field_of(inner),
+        _ => return None,
+    };
+    Some(format!("field {field} of {root}"))
+}
+
 /// What a column without a name is called, and what DataFusion tells it from others by: it leaves casts out.
-fn named(expr: &Expr) -> (String, String) {
+fn named(expr: &Expr, keys: ColumnKeys<'_>) -> (String, String) {
     match column_name(expr) {
         Some(name) => (name.clone(), name),
-        None => (expr.to_string(), without_casts(expr)),
+        None => (expr.to_string(), keys.key(expr)),
     }
 }
 
-fn without_casts(expr: &Expr) -> String {
-    let mut bare = expr.clone();
-    let _ = visit_part(&mut bare, &mut Bare);
-    bare.to_string().to_lowercase()
-}
-
-struct Bare;
-
-impl Walk for Bare {
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        // DataFusion names numbers by their values, and a subquery in a list like any other.
-        match expr {
-            Expr::Value(value) => {
-                if let Value::Number(number, _) = &mut value.value
-                    && number.contains(['.', 'e', 'E'])
-                    && let Ok(float) = number.parse::<f64>()
-                {
-                    *number = float.to_string();
-                }
-            }
-            Expr::TypedString(written) => *expr = Expr::Value(written.value.clone()),
-            Expr::InSubquery { .. } | Expr::Exists { .. } | Expr::Subquery(_) => {
-                *expr = Expr::Identifier(quoted("<subquery>"));
-            }
-            _ => {}
-        }
-        if let Expr::Cast { expr: inner, .. } | Expr::Nested(inner) = expr {
-            *expr = std::mem::replace(inner, Expr::value(Value::Null));
-        }
-        ControlFlow::Continue(())
+/// Whether an expression is a column that is cast. DataFusion calls it as the column, which ORDER BY may ask for beside it.
+fn is_cast_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast { expr: inner, .. } => column_name(inner).is_some() || is_cast_column(inner),
+        Expr::Nested(inner) => is_cast_column(inner),
+        _ => false,
     }
 }
 
 /// `sum(v)` and `sum(CAST(v AS bigint))` have one name as aggregates, too. A `coalesce` around a cast shows in the name, and is gone once
 /// the plan is simplified.
-fn tell_casts_apart(select: &mut Select) {
-    let mut calls = Calls::default();
+fn tell_casts_apart(select: &mut Select, keys: ColumnKeys<'_>) {
+    let mut calls = Calls { keys, found: HashMap::new() };
     let _ = visit_part(select, &mut calls);
-    let several = calls.0.into_values().filter(|written| written.len() > 1);
+    let several = calls.found.into_values().filter(|written| written.len() > 1);
     let wraps: HashMap<String, usize> = several
         .flat_map(|written| written.into_iter().enumerate().map(|(wraps, text)| (text, wraps)))
         .collect();
@@ -224,13 +233,15 @@ fn tell_casts_apart(select: &mut Select) {
 }
 
 /// The calls of a SELECT, as they are written, by what they are without casts.
-#[derive(Default)]
-struct Calls(HashMap<String, Vec<String>>);
+struct Calls<'a> {
+    keys: ColumnKeys<'a>,
+    found: HashMap<String, Vec<String>>,
+}
 
-impl Walk for Calls {
+impl Walk for Calls<'_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::Function(_) = expr {
-            let (written, text) = (self.0.entry(without_casts(expr)).or_default(), expr.to_string());
+            let (written, text) = (self.found.entry(self.keys.key(expr)).or_default(), expr.to_string());
             if !written.contains(&text) {
                 written.push(text);
             }

@@ -71,7 +71,7 @@ fn name_in(name: &TableReference, state: &SessionState) -> Option<String> {
 
 impl Database {
     /// The table that a name means: this one, or the only one that differs in case.
-    pub(super) fn meant(&self, name: &str) -> Option<String> {
+    pub(crate) fn meant(&self, name: &str) -> Option<String> {
         if self.has_table(name) {
             return Some(name.to_string());
         }

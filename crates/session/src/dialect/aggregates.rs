@@ -8,12 +8,14 @@ use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::functions_aggregate::array_agg::ArrayAgg;
+use datafusion::functions_aggregate::{median, percentile_cont};
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
-use kelpie_datafusion::{Counted, GroupedArrayAgg, QuantileDisc};
+use kelpie_datafusion::{Counted, GroupedArrayAgg, Median, PercentileCont, QuantileDisc};
 
-/// Adds the aggregates that a session has not got yet, and makes `array_agg` one for many groups.
+/// Adds the aggregates that a session has not got yet, and makes `array_agg` one for many groups, `percentile_cont` exact, and `median` one
+/// of times and texts.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
     let float = Signature::exact(vec![DataType::Float64], Volatility::Immutable);
     let all = Counted::all().into_iter().map(AggregateUDF::new_from_impl).chain([
@@ -25,10 +27,19 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
             state.register_udaf(Arc::new(aggregate))?;
         }
     }
-    let array_agg = AggregateUDF::new_from_impl(GroupedArrayAgg::default());
-    let is_usual = |known: &Arc<AggregateUDF>| known.inner().downcast_ref::<ArrayAgg>().is_some();
-    if state.aggregate_functions().get(array_agg.name()).is_some_and(is_usual) {
-        state.register_udaf(Arc::new(array_agg))?;
+    replace::<ArrayAgg>(state, AggregateUDF::new_from_impl(GroupedArrayAgg::default()))?;
+    replace::<percentile_cont::PercentileCont>(
+        state,
+        AggregateUDF::new_from_impl(PercentileCont::default()),
+    )?;
+    replace::<median::Median>(state, AggregateUDF::new_from_impl(Median::default()))
+}
+
+/// Puts an aggregate in the place of DataFusion's own of its name; one of the embedder's stays.
+fn replace<T: AggregateUDFImpl>(state: &mut SessionState, aggregate: AggregateUDF) -> Result<()> {
+    let is_usual = |known: &Arc<AggregateUDF>| known.inner().downcast_ref::<T>().is_some();
+    if state.aggregate_functions().get(aggregate.name()).is_some_and(is_usual) {
+        state.register_udaf(Arc::new(aggregate))?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::macros::{Spent, known};
-use super::{formats, ordered_sets};
+use super::{array_subqueries, formats, ordered_sets, substrings};
 use crate::syntax::{call, name_of};
 
 /// Functions of any number of arguments that have another name.
@@ -21,13 +21,23 @@ const RENAMED: [(&str, &str); 4] = [
 ];
 
 /// Functions that are there already, and what those of other arguments are in `functions.sql`.
-const OTHER_ARGUMENTS: [(&str, usize, &str); 6] = [
+const OTHER_ARGUMENTS: [(&str, usize, &str); 14] = [
     ("string_agg", 1, "group_concat"),
     ("max", 2, "max n"),
     ("min", 2, "min n"),
     ("age", 1, "age"),
     ("encode", 1, "encode text"),
     ("decode", 1, "decode bytes"),
+    // DataFusion's make texts of times.
+    ("nvl", 2, "coalesce both"),
+    ("ifnull", 2, "coalesce both"),
+    // DataFusion's put NULL first, and keep it among what is distinct.
+    ("list_sort", 1, "sorted list"),
+    ("list_sort", 2, "sorted list"),
+    ("array_sort", 1, "sorted list"),
+    ("array_sort", 2, "sorted list"),
+    ("list_distinct", 1, "distinct list"),
+    ("array_distinct", 1, "distinct list"),
 ];
 
 /// Functions that are written out here.
@@ -80,7 +90,7 @@ impl Functions<'_> {
         let arguments = values(function).map_or(0, |values| values.len());
         let has_others =
             OTHER_ARGUMENTS.iter().any(|(there, number, _)| *there == name && *number == arguments);
-        if has_others {
+        if has_others || substrings::of_call(&name, function).is_some() {
             return true;
         }
         let is_own = OWN.contains(&name.as_str()) || RENAMED.iter().any(|(other, _)| *other == name);
@@ -95,12 +105,22 @@ impl Functions<'_> {
         if let Some((_, _, other)) = other.filter(|_| self.is_there(&name)) {
             return self.known(other, &name, function);
         }
-        if ["quantile_cont", "quantile_disc", "quantile", "approx_quantile"].contains(&name.as_str())
-            && arguments == 2
-        {
+        if let Some(part) = substrings::of_call(&name, function) {
+            return Ok(Some(part));
+        }
+        if let Some(list) = array_subqueries::written_out(function)? {
+            return Ok(Some(list));
+        }
+        let is_quantile = match arguments {
+            1 => !function.within_group.is_empty() && name.starts_with("percentile_"),
+            2 => ["quantile_cont", "quantile_disc", "quantile", "approx_quantile", "percentile_cont"]
+                .contains(&name.as_str()),
+            _ => false,
+        };
+        if is_quantile {
             let several = several_quantiles(function)?;
-            if several.is_some() {
-                return Ok(several);
+            if let Some(several) = several {
+                return self.each(several).map(Some);
             }
         }
         ordered_sets::rewrite(&name, function)?;
@@ -130,6 +150,19 @@ impl Functions<'_> {
             }
             _ => self.known(&name, &name, function),
         }
+    }
+
+    /// The calls of a list, written out.
+    fn each(&mut self, mut list: Expr) -> Result<Expr> {
+        let Expr::Array(calls) = &mut list else { return Ok(list) };
+        for call in &mut calls.elem {
+            if let Expr::Function(function) = call
+                && let Some(written) = self.written_out(function)?
+            {
+                *call = written;
+            }
+        }
+        Ok(list)
     }
 
     /// A function of `functions.sql`.
@@ -274,9 +307,8 @@ fn name_fields(function: &mut Function) {
 
 /// The list of quantiles that several fractions ask for.
 fn several_quantiles(function: &Function) -> Result<Option<Expr>> {
-    let Some([_, Expr::Array(fractions)]) =
-        values(function).and_then(|values| <[&Expr; 2]>::try_from(values).ok())
-    else {
+    let values = values(function).unwrap_or_default();
+    let ([Expr::Array(fractions)] | [_, Expr::Array(fractions)]) = values.as_slice() else {
         return Ok(None);
     };
     let one = |fraction: &Expr| {

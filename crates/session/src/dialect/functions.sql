@@ -15,6 +15,9 @@ CREATE MACRO dayofyear(x) AS date_part('doy', x);
 CREATE MACRO isoyear(x) AS date_part('isoyear', x);
 CREATE MACRO yearweek(x) AS date_part('isoyear', x) * 100 + date_part('week', x);
 CREATE MACRO decade(x) AS date_part('decade', x);
+CREATE MACRO timezone(z, t) AS kelpie_at_time_zone(t, z);
+CREATE MACRO era(x) AS date_part('era', x);
+CREATE MACRO julian(x) AS date_part('julian', x);
 CREATE MACRO century(x) AS date_part('century', x);
 CREATE MACRO millennium(x) AS date_part('millennium', x);
 CREATE MACRO hour(x) AS date_part('hour', x);
@@ -125,9 +128,11 @@ CREATE MACRO sign(x) AS signum(x);
 CREATE MACRO mod(x, y) AS x % y;
 CREATE MACRO xor(x, y) AS x ^ y;
 CREATE MACRO isinf(x) AS abs(x) = CAST('Infinity' AS DOUBLE);
+CREATE MACRO even(x) AS CASE WHEN x < 0 THEN floor(CAST(x AS DOUBLE) / 2) * 2 ELSE ceil(CAST(x AS DOUBLE) / 2) * 2 END;
 CREATE MACRO isfinite(x) AS abs(x) < CAST('Infinity' AS DOUBLE);
 
 -- Conditions.
+CREATE MACRO "coalesce both"(x, y) AS coalesce(x, y);
 CREATE MACRO if(c, x, y) AS CASE WHEN c THEN x ELSE y END;
 CREATE MACRO iff(c, x, y) AS CASE WHEN c THEN x ELSE y END;
 
@@ -141,8 +146,11 @@ CREATE MACRO array_unique(l) AS array_length(array_distinct(array_compact(l)));
 CREATE MACRO array_reverse_sort(l) AS array_sort(l, 'DESC', 'NULLS LAST');
 CREATE MACRO list_select(l, k) AS array_transform(k, i -> array_element(l, i));
 CREATE MACRO list_where(l, m) AS list_filter(l, (x, i) -> array_element(m, i));
-CREATE MACRO list_string_agg(l) AS array_to_string(l, ',');
-CREATE MACRO list_string_agg(l, t) AS array_to_string(l, t);
+CREATE MACRO "sorted list"(l) AS array_sort(l, 'ASC', 'NULLS LAST');
+CREATE MACRO "sorted list"(l, o) AS array_sort(l, o, 'NULLS LAST');
+CREATE MACRO "distinct list"(l) AS array_distinct(array_compact(l));
+CREATE MACRO list_string_agg(l) AS CASE WHEN array_length(array_compact(l)) > 0 THEN array_to_string(l, ',') END;
+CREATE MACRO list_string_agg(l, t) AS CASE WHEN array_length(array_compact(l)) > 0 THEN array_to_string(l, t) END;
 CREATE MACRO list_dot_product(a, b) AS inner_product(a, b);
 CREATE MACRO list_inner_product(a, b) AS inner_product(a, b);
 CREATE MACRO array_dot_product(a, b) AS inner_product(a, b);
@@ -156,6 +164,8 @@ CREATE MACRO map_contains_value(m, x) AS array_has(map_values(m), x);
 CREATE MACRO map_extract_value(m, k) AS array_element(map_extract(m, k), 1);
 
 -- Aggregates.
+CREATE MACRO weighted_avg(x, w) AS sum(CAST(x AS DOUBLE) * w) / nullif(sum(CASE WHEN x IS NOT NULL THEN CAST(w AS DOUBLE) END), 0);
+CREATE MACRO wavg(x, w) AS sum(CAST(x AS DOUBLE) * w) / nullif(sum(CASE WHEN x IS NOT NULL THEN CAST(w AS DOUBLE) END), 0);
 CREATE MACRO favg(x) AS avg(CAST(x AS DOUBLE));
 CREATE MACRO sum_no_overflow(x) AS sum(x);
 CREATE MACRO sem(x) AS stddev_pop(x) / sqrt(count(x));

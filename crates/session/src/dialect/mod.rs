@@ -4,6 +4,8 @@
 
 mod ages;
 mod aggregates;
+mod alter;
+mod array_subqueries;
 mod arrows;
 mod asof;
 mod by_name;
@@ -12,6 +14,7 @@ mod columns;
 mod formats;
 mod from_first;
 mod functions;
+mod globs;
 mod hash_function;
 mod interval_times;
 mod joins;
@@ -19,8 +22,10 @@ mod json;
 mod lambda_functions;
 mod lambdas;
 mod list_aggregates;
+mod literals;
 mod macro_clauses;
 mod macros;
+mod membership;
 mod names_of_types;
 mod nested;
 mod ordered_sets;
@@ -28,8 +33,12 @@ mod pivot;
 mod pivot_statements;
 mod reading;
 mod rewrite;
+mod samples;
 mod statements;
 mod strptime;
+mod struct_columns;
+mod subscripts;
+mod substrings;
 mod summary;
 mod template_places;
 mod templates;
@@ -47,10 +56,13 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::dialect::Dialect;
 
+pub(crate) use alter::written_anew;
 pub(crate) use by_name::name_columns;
 pub(crate) use columns::expand as expand_columns;
 pub(crate) use macros::Macros;
 pub(crate) use pivot::look_up_values;
+pub(crate) use struct_columns::expand as expand_structs;
+pub(crate) use subscripts::Subscripts;
 use words::{Words, changed};
 
 /// A text that the parser takes.
@@ -92,7 +104,9 @@ pub(crate) fn rewrite(statement: &mut Statement, written: &Written<'_>, state: &
         has_powers: written.has_powers,
         reads_json: has_arrows && arrows::are_ours(|name| state.scalar_functions().contains_key(name)),
     });
-    rewrite::rewrite(statement, operators, state)
+    rewrite::rewrite(statement, operators, state)?;
+    literals::rewrite(statement, &written.sql);
+    Ok(())
 }
 
 /// Adds to a session what the statements that are written anew need: functions, plans of relations, and its macros.
@@ -100,6 +114,7 @@ pub(crate) fn add_to(context: &SessionContext) -> Result<()> {
     let state = context.state_ref();
     let mut state = state.write();
     typed::add(&mut state)?;
+    literals::add(&mut state)?;
     aggregates::add(&mut state)?;
     list_aggregates::add(&mut state)?;
     nested::add(&mut state)?;

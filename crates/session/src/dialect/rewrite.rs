@@ -13,7 +13,9 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::functions::{Functions, literal, setting};
 use super::macros::{Expand, Macros, Spent};
-use super::{arrows, interval_times, joins, json, lambdas, reading, types};
+use super::{
+    arrows, globs, interval_times, joins, json, lambdas, membership, reading, samples, substrings, types,
+};
 use crate::syntax::{Flow, Walk, call, normal, quoted, taken, visit};
 
 /// Writes a statement anew.
@@ -173,6 +175,12 @@ impl Walk for Rewrite<'_> {
         if let TableFactor::NestedJoin { table_with_joins, alias } = factor {
             joins::write_out(table_with_joins, alias.is_none());
         }
+        if let Err(error) = samples::write_out(factor) {
+            return ControlFlow::Break(Some(error));
+        }
+        if !self.functions.state.table_functions().contains_key("json_each") {
+            json::write_out_each(factor);
+        }
         flow(reading::name(factor, self.functions.state))
     }
 
@@ -222,6 +230,13 @@ impl Walk for Rewrite<'_> {
                 Ok(None) => {}
                 Err(error) => return ControlFlow::Break(Some(error)),
             },
+            Expr::Substring { .. } => {
+                if let Some(part) = substrings::of_expr(expr) {
+                    *expr = part;
+                }
+            }
+            Expr::InUnnest { .. } => membership::rewrite(expr),
+            Expr::RLike { .. } | Expr::SimilarTo { .. } => globs::rewrite(expr),
             Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
                 *expr = call("array_has_any", vec![taken(left), taken(right)]);
             }

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::summary::SUMMARY;
 use super::words::{Change, Words, has};
-use super::{from_first, lambdas};
+use super::{from_first, globs, lambdas, membership, samples};
 
 /// The only column of `INSERT INTO t BY NAME …`, until those of its query are known.
 pub(super) const BY_NAME: &str = "kelpie: by name";
@@ -26,6 +26,9 @@ pub(super) fn may_change(sql: &str) -> bool {
         || both("insert", "by")
         || both("create", "function")
         || sql.contains('[') && both("for", "in")
+        || ["glob", "regexp ", "tablesample"].iter().any(|word| has(sql, word))
+        || both("using", "sample")
+        || membership::may_change(sql)
         || from_first::may_change(sql)
 }
 
@@ -40,6 +43,9 @@ pub(super) fn changes(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()
     macros(words, changes);
     structs(words, changes);
     lambdas::changes(words, changes);
+    membership::changes(words, changes);
+    globs::changes(words, changes);
+    samples::changes(words, changes)?;
     from_first::changes(words, first(words), changes);
     powers(words, changes)?;
     placeholders(words, changes)

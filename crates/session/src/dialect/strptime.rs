@@ -114,6 +114,10 @@ impl Known {
 fn micros(text: &str, format: &[Item<'static>]) -> Option<i64> {
     let mut parsed = Parsed::new();
     parse(&mut parsed, text.trim(), format.iter()).ok()?;
+    // Of a year without its century, 69 is 1969 and 68 is 2068.
+    if (parsed.year(), parsed.year_div_100(), parsed.year_mod_100()) == (None, None, Some(69)) {
+        parsed.set_year(1969).ok()?;
+    }
     let has_year = parsed.year().or(parsed.year_mod_100()).or(parsed.isoyear()).is_some();
     if !has_year {
         parsed.set_year(1900).ok()?;

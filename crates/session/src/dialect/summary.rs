@@ -3,19 +3,20 @@
 //! with the square of the number of aggregates.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Column, ScalarValue, plan_err};
 use datafusion::error::Result;
-use datafusion::functions_aggregate::expr_fn::{
-    approx_distinct, avg, count, max, min, percentile_cont, stddev,
-};
+use datafusion::functions_aggregate::expr_fn::{approx_distinct, avg, count, max, min, stddev};
 use datafusion::functions_nested::expr_fn::make_array;
+use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
 use datafusion::sql::sqlparser::ast::TableFactor;
+use kelpie_datafusion::PercentileCont;
 
 use super::names_of_types::name_of_type;
 
@@ -146,7 +147,7 @@ fn of_column(column: &Expr, data_type: &DataType) -> [Option<Expr>; 10] {
     let text = |value: Expr| cast(value, DataType::Utf8);
     let number = || cast(column.clone(), DataType::Float64);
     let quantile = |fraction: f64| match () {
-        () if is_number => Some(text(percentile_cont(number().sort(true, false), lit(fraction)))),
+        () if is_number => Some(text(percentile(number(), fraction))),
         () if is_time => Some(text(quantile_of_time(column, data_type, fraction))),
         () => None,
     };
@@ -178,5 +179,17 @@ fn quantile_of_time(column: &Expr, data_type: &DataType, fraction: f64) -> Expr 
         other => other.clone(),
     };
     let number = cast(cast(cast(column.clone(), coarse.clone()), whole.clone()), DataType::Float64);
-    cast(cast(percentile_cont(number.sort(true, false), lit(fraction)), whole), coarse)
+    cast(cast(percentile(number, fraction), whole), coarse)
+}
+
+fn percentile(value: Expr, fraction: f64) -> Expr {
+    let function = Arc::new(AggregateUDF::new_from_impl(PercentileCont::default()));
+    Expr::AggregateFunction(AggregateFunction::new_udf(
+        function,
+        vec![value, lit(fraction)],
+        false,
+        None,
+        vec![],
+        None,
+    ))
 }

@@ -13,10 +13,13 @@ use regex::Regex;
 use super::ages::age;
 use super::by_row::{Body, ByRow, Definition, Kind, texts, texts_type};
 use super::hash_function::HashFunction;
+use super::{globs, subscripts};
 
 /// Adds the functions that a session has not got yet.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
-    for definition in numbers().into_iter().chain(likeness()).chain(paths()).chain(patterns()) {
+    for definition in
+        numbers().into_iter().chain(likeness()).chain(paths()).chain(patterns()).chain(of_syntax())
+    {
         if !state.scalar_functions().contains_key(definition.name) {
             state.register_udf(Arc::new(ScalarUDF::new_from_impl(ByRow::from(definition))))?;
         }
@@ -25,6 +28,11 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
         state.register_udf(Arc::new(ScalarUDF::new_from_impl(HashFunction::new())))?;
     }
     Ok(())
+}
+
+/// What operators and subscripts are written as.
+fn of_syntax() -> [Definition; 2] {
+    [subscripts::text_slice(), globs::matches()]
 }
 
 const TEXT: &[Kind] = &[Kind::Text];

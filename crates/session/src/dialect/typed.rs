@@ -10,7 +10,8 @@ use datafusion::error::Result;
 use datafusion::execution::context::ExecutionProps;
 use datafusion::execution::session_state::SessionState;
 use datafusion::functions::expr_fn::{character_length, date_trunc};
-use datafusion::functions_nested::expr_fn::cardinality;
+use datafusion::functions::unicode::character_length::CharacterLengthFunc;
+use datafusion::functions_nested::expr_fn::{array_length, cardinality};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -24,6 +25,9 @@ use super::interval_times::IntervalTimes;
 use super::names_of_types::name_of_type;
 use super::strptime::Strptime;
 
+/// A list, and an empty one where it is NULL.
+pub(super) const LIST_OR_EMPTY: &str = "list_or_empty";
+
 /// Adds the functions that a session has not got yet.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
     let typed = [
@@ -31,10 +35,12 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
         Typed::new("len", length),
         Typed::new("hex", hex),
         Typed::new("struct_keys", struct_keys),
+        Typed::new(LIST_OR_EMPTY, list_or_empty),
         Typed::new("epoch_ms", |value, data_type| epoch(value, data_type, TimeUnit::Millisecond)),
         Typed::new("epoch_us", |value, data_type| epoch(value, data_type, TimeUnit::Microsecond)),
         Typed::new("epoch_ns", |value, data_type| epoch(value, data_type, TimeUnit::Nanosecond)),
     ];
+    length_of_anything(state)?;
     let readers = [Strptime::new("strptime", false), Strptime::new("try_strptime", true)];
     let readers = readers.into_iter().map(ScalarUDF::new_from_impl);
     let times = ScalarUDF::new_from_impl(IntervalTimes::new());
@@ -45,6 +51,30 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes DataFusion's `length` one of lists as well, where it is DataFusion's: that takes a list's text.
+fn length_of_anything(state: &mut SessionState) -> Result<()> {
+    let is_usual = |known: &Arc<ScalarUDF>| known.inner().downcast_ref::<CharacterLengthFunc>().is_some();
+    if state.scalar_functions().get("length").is_some_and(is_usual) {
+        state.register_udf(Arc::new(ScalarUDF::new_from_impl(Typed::new("length", own_length))))?;
+    }
+    Ok(())
+}
+
+/// The length of a list, and of all else what DataFusion says.
+fn own_length(value: Expr, data_type: &DataType) -> Result<Expr> {
+    match data_type {
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) | DataType::Map(..) => {
+            length(value, data_type)
+        }
+        DataType::Struct(_) => {
+            plan_err!("length: a {} has no length: texts and lists have one", name_of_type(data_type))
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Ok(character_length(value)),
+        DataType::Dictionary(_, values) => own_length(cast(value, values.as_ref().clone()), values),
+        _ => Ok(character_length(cast(value, DataType::Utf8))),
+    }
 }
 
 /// What a function is of a value of some type.
@@ -138,11 +168,13 @@ fn length(value: Expr, data_type: &DataType) -> Result<Expr> {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => character_length(value),
         DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) | DataType::Map(..) => {
             let is_empty_or_more = value.clone().is_not_null();
-            // DataFusion's number of the elements of an empty list.
-            let number = datafusion::functions::expr_fn::coalesce(vec![
-                cast(cardinality(value), DataType::Int64),
-                lit(0_i64),
-            ]);
+            // DataFusion's cardinality of a list of lists is that of all their elements, and an empty list may have none.
+            let elements = match data_type {
+                DataType::Map(..) => cardinality(value),
+                _ => array_length(value),
+            };
+            let number =
+                datafusion::functions::expr_fn::coalesce(vec![cast(elements, DataType::Int64), lit(0_i64)]);
             return when(is_empty_or_more, number).end();
         }
         DataType::Null => lit(ScalarValue::Int64(None)),
@@ -167,6 +199,14 @@ fn hex(value: Expr, data_type: &DataType) -> Result<Expr> {
         DataType::Dictionary(_, values) => return hex(cast(value, values.as_ref().clone()), values),
         other => return plan_err!("hex: a {} is neither a whole number nor a text", name_of_type(other)),
     }))
+}
+
+fn list_or_empty(value: Expr, data_type: &DataType) -> Result<Expr> {
+    let DataType::List(element) = data_type else {
+        return plan_err!("{LIST_OR_EMPTY}: a {} is no list", name_of_type(data_type));
+    };
+    let empty = ScalarValue::List(ScalarValue::new_list_nullable(&[], element.data_type()));
+    Ok(datafusion::functions::expr_fn::coalesce(vec![value, lit(empty)]))
 }
 
 /// The names of a struct's fields.

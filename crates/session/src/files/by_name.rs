@@ -1,8 +1,8 @@
-//! Columns of Parquet files whose names differ from the table's in case.
+//! Columns of Parquet files whose names differ from the table's in case, or whose values are made of their bytes.
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
@@ -11,6 +11,7 @@ use datafusion::physical_expr_adapter::{
     DefaultPhysicalExprAdapterFactory, PhysicalExprAdapter, PhysicalExprAdapterFactory,
 };
 
+use super::odd_columns::{OfBytes, is_made_of};
 use super::unite::places;
 
 /// DataFusion's way from a table's columns to a file's, for files whose names differ in case: it takes those for missing columns.
@@ -22,14 +23,17 @@ impl PhysicalExprAdapterFactory for ByName {
         let places = places(&table, &file);
         let named = file.fields().iter().enumerate().map(|(place, field)| {
             let column = places.iter().position(|known| *known == Some(place));
-            match column {
-                Some(column) => Arc::new(field.as_ref().clone().with_name(table.field(column).name())),
+            match column.map(|column| table.field(column)) {
+                Some(column) if is_made_of(column.data_type(), field.data_type()) => {
+                    Arc::new(Field::new(column.name(), column.data_type().clone(), field.is_nullable()))
+                }
+                Some(column) => Arc::new(field.as_ref().clone().with_name(column.name())),
                 None => Arc::clone(field),
             }
         });
-        let named = Schema::new_with_metadata(named.collect::<Vec<_>>(), file.metadata().clone());
-        let inner = DefaultPhysicalExprAdapterFactory.create(table, Arc::new(named))?;
-        Ok(Arc::new(Renaming { inner, file }))
+        let named = Arc::new(Schema::new_with_metadata(named.collect::<Vec<_>>(), file.metadata().clone()));
+        let inner = DefaultPhysicalExprAdapterFactory.create(table, Arc::clone(&named))?;
+        Ok(Arc::new(Renaming { inner, named, file }))
     }
 }
 
@@ -37,6 +41,8 @@ impl PhysicalExprAdapterFactory for ByName {
 #[derive(Debug)]
 struct Renaming {
     inner: Arc<dyn PhysicalExprAdapter>,
+    /// The file's columns with the names and types that the table has.
+    named: SchemaRef,
     file: SchemaRef,
 }
 
@@ -44,11 +50,19 @@ impl PhysicalExprAdapter for Renaming {
     fn rewrite(&self, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         let rewritten = self.inner.rewrite(expr)?.transform(|expr| {
             let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
-            let name = self.file.field(column.index()).name();
-            match column.name() == name {
-                true => Ok(Transformed::no(expr)),
-                false => Ok(Transformed::yes(Arc::new(Column::new(name, column.index())) as _)),
+            let (field, named) = (self.file.field(column.index()), self.named.field(column.index()));
+            let own: Arc<dyn PhysicalExpr> = match column.name() == field.name() {
+                true => Arc::clone(&expr),
+                false => Arc::new(Column::new(field.name(), column.index())),
+            };
+            if is_made_of(named.data_type(), field.data_type()) {
+                let made = OfBytes { bytes: own, data_type: named.data_type().clone() };
+                return Ok(Transformed::yes(Arc::new(made) as _));
             }
+            Ok(match column.name() == field.name() {
+                true => Transformed::no(own),
+                false => Transformed::yes(own),
+            })
         })?;
         Ok(rewritten.data)
     }

@@ -9,7 +9,8 @@ use datafusion::error::Result;
 
 use super::error::at;
 use super::format::{Format, KNOWN, Kind};
-use super::source::{DataFile, NO_FILE, Source, columns_of_folders, matches, pairs};
+use super::patterns::matches;
+use super::source::{DataFile, NO_FILE, Source, columns_of_folders, pairs};
 
 /// Files of one format that somebody has chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,6 +32,7 @@ impl Chosen {
         for part in &self.parts {
             match part {
                 Source::File(path) => files.push(self.file(path)?),
+                Source::Pipe(pipe) => files.push(self.file(&pipe.file)?),
                 Source::Pattern(pattern) => {
                     let paths = matches(pattern)?;
                     let is_file = |path: &&PathBuf| fs::metadata(path).is_ok_and(|found| found.is_file());

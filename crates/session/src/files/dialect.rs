@@ -7,6 +7,9 @@ use datafusion::arrow::csv::ReaderBuilder;
 use datafusion::arrow::datatypes::Schema;
 use regex::Regex;
 
+use super::forms::Forms;
+use super::reader::{Encoding, Rewriting};
+
 /// How lines are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Dialect {
@@ -21,12 +24,44 @@ pub(super) struct Dialect {
     pub skip: usize,
     /// What stands for NULL; an empty value where there is nothing.
     pub nulls: Vec<String>,
+    /// What becomes of the text before it is cut into rows.
+    pub rewriting: Rewriting,
+    pub encoding: Encoding,
+    /// How values are written that Arrow does not take as they are.
+    pub forms: Forms,
 }
 
 impl Dialect {
+    /// Lines with a header and nothing odd.
+    pub fn plain(delimiter: u8, quote: u8) -> Dialect {
+        Dialect {
+            has_header: true,
+            delimiter,
+            quote,
+            escape: None,
+            comment: None,
+            terminator: None,
+            truncated_rows: false,
+            skip: 0,
+            nulls: Vec::new(),
+            rewriting: Rewriting::default(),
+            encoding: Encoding::default(),
+            forms: Forms::default(),
+        }
+    }
+
     /// Whether rows can be found from anywhere in a file: nothing but quotes and ends of lines says where they begin.
     pub fn is_plain(&self) -> bool {
-        self.escape.is_none() && self.comment.is_none() && self.terminator.is_none() && self.skip == 0
+        self.rows_are_plain()
+            && self.skip == 0
+            && self.rewriting.escape.is_none()
+            && self.rewriting.comment.is_none()
+            && self.encoding == Encoding::Utf8
+    }
+
+    /// Whether nothing but quotes and ends of lines says where rows begin in the text as it is rewritten.
+    pub fn rows_are_plain(&self) -> bool {
+        self.escape.is_none() && self.comment.is_none() && self.terminator.is_none()
     }
 
     /// Arrow's reader of such lines.
@@ -52,7 +87,7 @@ impl Dialect {
     }
 
     /// What all of a value that is NULL looks like, where that is not an empty one.
-    fn null_pattern(&self) -> Option<Regex> {
+    pub fn null_pattern(&self) -> Option<Regex> {
         let escaped: Vec<String> = self.nulls.iter().map(|text| regex::escape(text)).collect();
         (!escaped.is_empty()).then(|| Regex::new(&format!("^(?:{})$", escaped.join("|"))).ok()).flatten()
     }

@@ -139,14 +139,11 @@ impl FileFormat for WholeCsv {
 fn infer(csv: &CsvOptions, has_header: bool, objects: &[ObjectMeta]) -> Result<Option<SchemaRef>> {
     let dialect = Dialect {
         has_header,
-        delimiter: csv.delimiter,
-        quote: csv.quote,
         escape: csv.escape,
         comment: csv.comment,
         terminator: csv.terminator,
         truncated_rows: csv.truncated_rows.unwrap_or(false),
-        skip: 0,
-        nulls: Vec::new(),
+        ..Dialect::plain(csv.delimiter, csv.quote)
     };
     let mut rows = csv.schema_infer_max_rec.unwrap_or(DEFAULT_SCHEMA_INFER_MAX_RECORD);
     let compression = FileCompressionType::from(csv.compression);

@@ -98,9 +98,9 @@ impl Format {
             Kind::Json => Arc::new(JsonFormat::default().with_file_compression_type(self.compression)),
             Kind::Csv | Kind::Tsv | Kind::Txt => {
                 let mut format = CsvFormat::default().with_options(options.csv.as_ref().clone());
-                format = format.with_has_header(options.has_header);
+                format = format.with_has_header(options.has_header.unwrap_or(true));
                 if let Some(dialect) = dialect {
-                    format = format.with_delimiter(dialect.delimiter);
+                    format = format.with_delimiter(dialect.delimiter).with_has_header(dialect.has_header);
                 }
                 Arc::new(format.with_file_compression_type(self.compression))
             }

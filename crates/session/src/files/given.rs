@@ -6,6 +6,8 @@ use datafusion::error::Result;
 use serde_json::Value;
 
 use super::format::Kind;
+use super::forms::Forms;
+use super::reader::NamedEncoding;
 
 /// How files are read, as far as it is said.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -17,8 +19,13 @@ pub(super) struct Given {
     pub quote: Option<u8>,
     pub escape: Option<u8>,
     pub comment: Option<u8>,
-    /// Lines before the header.
-    pub skip: usize,
+    /// Lines before the header; found out where nothing is said.
+    pub skip: Option<usize>,
+    pub encoding: Option<NamedEncoding>,
+    /// How values are written.
+    pub forms: Forms,
+    /// Whether rows that do not fit are left out.
+    pub ignores_errors: bool,
     /// What stands for NULL; an empty value where nothing is said.
     pub nulls: Vec<String>,
     /// Names of the first columns.
@@ -47,7 +54,17 @@ impl Given {
                 return plan_err!("{function} has no option {name}{}", known(kind));
             }
         }
+        given.check(function)?;
         Ok(given)
+    }
+
+    /// Signs that mean two things.
+    fn check(&self, function: &str) -> Result<()> {
+        let Forms { decimal_separator, thousands, .. } = self.forms;
+        if thousands.is_some() && thousands == Some(decimal_separator.unwrap_or(b'.')) {
+            return plan_err!("{function}: thousands and decimal_separator are the same sign");
+        }
+        Ok(())
     }
 
     /// Options that all functions have.
@@ -90,7 +107,7 @@ impl Given {
             "escape" => self.escape = Some(option.sign_or_none()?),
             "comment" => self.comment = Some(option.sign()?),
             "skip" => match option.value.as_u64().and_then(|lines| usize::try_from(lines).ok()) {
-                Some(lines) => self.skip = lines,
+                Some(lines) => self.skip = Some(lines),
                 None => return option.wrong("a number of lines"),
             },
             "nullstr" | "null" => self.nulls = option.texts()?,
@@ -108,12 +125,26 @@ impl Given {
             "types" | "dtypes" | "column_types" => self.types = option.types()?,
             "all_varchar" => self.all_text = option.bool()?,
             "null_padding" => self.may_be_short = option.bool()?,
-            "auto_detect" => {
+            "ignore_errors" => self.ignores_errors = option.bool()?,
+            "dateformat" | "date_format" => self.forms.date = Some(option.format()?),
+            "timestampformat" | "timestamp_format" => self.forms.timestamp = Some(option.format()?),
+            "decimal_separator" => match option.sign()? {
+                b'.' => {}
+                sign @ b',' => self.forms.decimal_separator = Some(sign),
+                _ => return option.wrong("a point or a comma"),
+            },
+            "thousands" => match option.sign()? {
+                sign if sign.is_ascii_alphanumeric() => return option.wrong("no letter or digit"),
+                sign => self.forms.thousands = Some(sign),
+            },
+            // What says how fast files are read, and what is found out, changes no answer.
+            "auto_detect" | "parallel" => {
                 option.bool()?;
             }
-            "encoding" => match option.text()?.to_lowercase().as_str() {
-                "utf-8" | "utf8" => {}
-                _ => return option.wrong("utf-8: others are not read"),
+            "buffer_size" | "max_line_size" | "maximum_line_size" => {}
+            "encoding" => match NamedEncoding::of(option.text()?) {
+                Some(encoding) => self.encoding = Some(encoding),
+                None => return option.wrong(NamedEncoding::KNOWN),
             },
             "compression" => match option.text()? {
                 "auto" | "auto_detect" => {}
@@ -129,7 +160,8 @@ fn known(kind: Kind) -> &'static str {
     match kind {
         Kind::Csv => {
             ": it has delim (sep), header, quote, escape, comment, skip, nullstr, names, columns, types, all_varchar, null_padding, \
-             sample_size, filename, hive_partitioning, union_by_name"
+             ignore_errors, dateformat, timestampformat, decimal_separator, thousands, encoding, sample_size, filename, \
+             hive_partitioning, union_by_name"
         }
         Kind::Json => ": it has sample_size, format, filename, hive_partitioning, union_by_name",
         _ => ": it has filename, hive_partitioning, union_by_name",
@@ -163,6 +195,16 @@ impl GivenOption<'_> {
         match self.value {
             Value::String(text) => Ok(text),
             _ => self.wrong("a text"),
+        }
+    }
+
+    /// A format of dates or times, as `strptime` has them.
+    fn format(&self) -> Result<String> {
+        use chrono::format::{Item, StrftimeItems};
+        let format = self.text()?;
+        match format.is_empty() || StrftimeItems::new(format).any(|item| item == Item::Error) {
+            true => self.wrong("a format such as '%d.%m.%Y'"),
+            false => Ok(format.to_string()),
         }
     }
 

@@ -30,6 +30,7 @@ impl LocalTable {
         let folder = match &self.source {
             Source::Folder(folder) => folder,
             Source::File(path) => return plan_err!("{}", alternatives(path, "one file")),
+            Source::Pipe(pipe) => return plan_err!("{}", alternatives(&pipe.name, "a pipe")),
             Source::Pattern(pattern) => {
                 return plan_err!("{}", alternatives(Path::new(pattern), "a pattern"));
             }

@@ -3,6 +3,7 @@
 //! Readers count rows from the beginning of the range of bytes that each of them reads, and do not name the file. Where one has
 //! failed, the files of its scan are read once more from their beginnings.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,12 +13,17 @@ use datafusion::arrow::csv::ReaderBuilder;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 
 use super::dialect::Dialect;
-use super::reader::is_cut_off;
+use super::format::{Format, Kind};
+use super::reader::{is_cut_off, wider_type};
 
 /// Rows that are read at once until one fails.
 pub(super) const ROWS_AT_ONCE: usize = 8192;
 /// Characters of a value that an error shows.
 const SHOWN_CHARS: usize = 80;
+
+/// What is wrong with a text in another encoding, and what helps.
+pub(super) const NOT_UTF8: &str =
+    "the text is not UTF-8. Other encodings are an option: read_csv('…', encoding = 'latin-1')";
 
 /// A row of a file that does not fit its table.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,11 +69,18 @@ impl fmt::Display for Misfit {
                 write!(
                     f,
                     ", column {column}: '{shown}{cut}' is no {data_type}, which the column is taken for. Types that nobody \
-                     gave come from the first rows: SET kelpie.infer_rows = 0 takes all of them into account; or give the \
-                     types: read_csv('…', types = {{'{column}': 'VARCHAR'}})"
-                )
+                     gave come from the first rows: SET kelpie.infer_rows = 0 takes all of them into account"
+                )?;
+                match Format::of(&self.path).is_some_and(|format| format.kind == Kind::Json) {
+                    true => Ok(()),
+                    false => write!(
+                        f,
+                        "; or give the types: read_csv('…', types = {{'{column}': '{}'}})",
+                        wider_type(value, data_type)
+                    ),
+                }
             }
-            What::Encoding { column } => write!(f, ", column {column}: the text is not UTF-8"),
+            What::Encoding { column } => write!(f, ", column {column}: {NOT_UTF8}"),
             What::Key { key } => write!(
                 f,
                 ": the key {key} is in none of the rows that the table's columns were taken from: SET kelpie.infer_rows = 0 \
@@ -93,6 +106,9 @@ pub(super) struct Scan<'a> {
 impl Scan<'_> {
     /// The first row of a file that does not fit.
     pub fn find<R: Read>(&self, path: &Path, open: impl Fn() -> Option<R>) -> Option<Misfit> {
+        if !self.dialect.forms.are_plain() {
+            return self.find_by_row(path, open);
+        }
         let builder = self.dialect.reader(self.schema.as_ref().clone());
         let builder = builder.with_projection(self.columns.to_vec()).with_batch_size(ROWS_AT_ONCE);
         let mut good_rows = 0;
@@ -107,6 +123,11 @@ impl Scan<'_> {
             }
         }
         // Readers take all of them, and cut off what some have more than their type.
+        self.find_by_row(path, open)
+    }
+
+    /// The same, looking at each row by itself.
+    fn find_by_row<R: Read>(&self, path: &Path, open: impl Fn() -> Option<R>) -> Option<Misfit> {
         let (start, what) = self.find_after(0, open()?)?;
         let line = line_at(start, open()?)? + self.dialect.skip as u64;
         Some(Misfit { path: path.to_path_buf(), line, what })
@@ -125,6 +146,12 @@ impl Scan<'_> {
             }
         }
         None
+    }
+
+    /// A value as Arrow reads it in the type of its column.
+    fn plain<'a>(&self, value: &'a str, data_type: &DataType) -> Option<Cow<'a, str>> {
+        let forms = &self.dialect.forms;
+        if forms.concern(data_type) { forms.plain(value) } else { Some(Cow::Borrowed(value)) }
     }
 
     /// What does not fit in a row.
@@ -147,8 +174,9 @@ impl Scan<'_> {
         };
         let cut_off = self.columns.iter().find_map(|column| {
             let value = record.get(*column)?;
-            let text = std::str::from_utf8(value).ok()?;
-            let is_cut_off = is_cut_off(text, self.schema.field(*column).data_type());
+            let data_type = self.schema.field(*column).data_type();
+            let text = self.plain(std::str::from_utf8(value).ok()?, data_type);
+            let is_cut_off = text.is_none_or(|text| is_cut_off(&text, data_type));
             is_cut_off.then(|| shown(*column, value))
         });
         if cut_off.is_some() {
@@ -156,12 +184,21 @@ impl Scan<'_> {
         }
         // The row alone, as any reader of CSV takes it.
         let mut alone = csv::Writer::from_writer(Vec::new());
-        let mut whole = record.clone();
+        let mut whole = csv::ByteRecord::new();
+        for (column, value) in record.iter().enumerate() {
+            let plain = std::str::from_utf8(value).ok().and_then(|text| {
+                self.plain(text, self.schema.field(column).data_type()).map(Cow::into_owned)
+            });
+            whole.push_field(plain.as_deref().map_or(value, str::as_bytes));
+        }
         (found..columns).for_each(|_| whole.push_field(b""));
         alone.write_byte_record(&whole).ok()?;
         let alone = alone.into_inner().ok()?;
         let column = self.columns.iter().copied().find(|column| {
-            let builder = ReaderBuilder::new(Arc::clone(self.schema)).with_projection(vec![*column]);
+            let mut builder = ReaderBuilder::new(Arc::clone(self.schema)).with_projection(vec![*column]);
+            if let Some(nulls) = self.dialect.null_pattern() {
+                builder = builder.with_null_regex(nulls);
+            }
             let batch = builder.build(alone.as_slice()).ok().and_then(|mut reader| reader.next());
             matches!(batch, Some(Err(_)))
         })?;

@@ -33,14 +33,11 @@ pub(crate) fn find(config: &FileScanConfig) -> Option<Misfit> {
     columns.retain(|column| *column < schema.fields().len());
     let dialect = Dialect {
         has_header: csv.has_header(),
-        delimiter: csv.delimiter(),
-        quote: csv.quote(),
         escape: csv.escape(),
         comment: csv.comment(),
         terminator: csv.terminator(),
         truncated_rows: csv.truncate_rows(),
-        skip: 0,
-        nulls: Vec::new(),
+        ..Dialect::plain(csv.delimiter(), csv.quote())
     };
     let scan = Scan { dialect: &dialect, schema: &schema, columns: &columns };
     let store = LocalFileSystem::new();

@@ -9,12 +9,16 @@ mod external;
 mod external_table;
 mod footers;
 mod format;
+mod forms;
 mod given;
 mod insert;
 mod local_format;
 mod misfit;
 mod misfits;
+mod odd_columns;
 mod options;
+mod patterns;
+mod pipe;
 mod reader;
 mod scan;
 mod schema;
@@ -52,9 +56,11 @@ use given::Given;
 pub(crate) use misfits::find as find_misfit;
 use options::ReadOptions;
 pub(crate) use options::check_setting;
+use patterns::{is_pattern, matches};
+use pipe::is_pipe;
 pub(crate) use schema::{Broken, LocalTables};
 pub(crate) use source::DataFile;
-use source::{NO_FILE, Source, entries, is_pattern, matches};
+use source::{NO_FILE, Source, entries};
 use table::LocalTable;
 
 /// Files named in queries whose columns are remembered.
@@ -191,6 +197,10 @@ pub(crate) struct Found {
 /// The tables of a path: of a file by its stem; of a folder, every data file by its stem and every sub-folder with data by its
 /// name; of a pattern, all that match it.
 pub(crate) fn tables_of(path: &Path) -> Result<Found> {
+    // What is in a pipe is read when it becomes a table.
+    if let Some(name) = pipe::table_name(path) {
+        return Ok(Found { tables: vec![(name, path.to_path_buf())], problems: Vec::new() });
+    }
     let paths = match Source::of(path)? {
         Source::Folder(folder) => {
             let mut paths = entries(path)?;
@@ -200,7 +210,7 @@ pub(crate) fn tables_of(path: &Path) -> Result<Found> {
             paths
         }
         Source::File(_) if Format::of(path).is_none() => return Err(not_read(path)),
-        Source::File(_) | Source::Chosen(_) | Source::Kept(_) => vec![path.to_path_buf()],
+        Source::File(_) | Source::Pipe(_) | Source::Chosen(_) | Source::Kept(_) => vec![path.to_path_buf()],
         Source::Pattern(pattern) => matches(&pattern)?,
     };
     let mut found = Found::default();
@@ -219,6 +229,8 @@ pub(crate) fn tables_of(path: &Path) -> Result<Found> {
     for (name, paths) in named {
         match paths.as_slice() {
             [path] if path.is_dir() && has_no_data(path) => {}
+            // One that nobody named may have nobody who writes, and would be waited for.
+            [path] if is_pipe(path) => found.problems.push((name, plain(&at(path, NO_FILE)))),
             [path] => found.tables.push((name, path.clone())),
             paths => {
                 let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
@@ -341,6 +353,7 @@ impl LocalFiles {
             // An unknown name that does not look like a file is an unknown table.
             let looks_like_files = Format::of(path).is_some()
                 || is_folder_of_data(path, name)
+                || is_pipe(path)
                 || (name.contains('/') && is_pattern(path));
             if !looks_like_files {
                 return why_no_data(path, name);

@@ -30,8 +30,8 @@ pub(super) struct ReadOptions {
     session: Arc<ConfigOptions>,
     /// Rows of each file that types come from; all where absent.
     pub infer_rows: Option<usize>,
-    /// Whether lines of text begin with the names of their columns.
-    pub has_header: bool,
+    /// Whether lines of text begin with the names of their columns; found out where nobody says it.
+    pub has_header: Option<bool>,
     pub csv: Arc<CsvOptions>,
     pub parquet: Arc<TableParquetOptions>,
     /// What the statement says that names the files.
@@ -44,7 +44,8 @@ impl ReadOptions {
         let tables = state.default_table_options();
         ReadOptions {
             infer_rows: KelpieOptions::of(&session).infer_rows,
-            has_header: tables.csv.has_header.unwrap_or(session.catalog.has_header),
+            // That there are headers is what a session says unasked.
+            has_header: tables.csv.has_header.or((!session.catalog.has_header).then_some(false)),
             csv: Arc::new(tables.csv),
             parquet: Arc::new(tables.parquet),
             given: Arc::default(),
@@ -55,7 +56,7 @@ impl ReadOptions {
     /// These, but for what a statement says otherwise.
     pub fn with(mut self, given: &Arc<Given>) -> ReadOptions {
         self.given = Arc::clone(given);
-        self.has_header = given.header.unwrap_or(self.has_header);
+        self.has_header = given.header.or(self.has_header);
         self.infer_rows = given.sample.unwrap_or(self.infer_rows);
         let mut csv = self.csv.as_ref().clone();
         csv.delimiter = given.delimiter.unwrap_or(csv.delimiter);

@@ -30,6 +30,7 @@ use kelpie_engine::Phase;
 use super::by_name::ByName;
 use super::format::Kind;
 use super::local_format::LocalFormat;
+use super::odd_columns;
 use super::source::{DataFile, forget};
 use super::table::LocalTable;
 use crate::checked_files::{check_arrow, check_parquet};
@@ -91,7 +92,8 @@ impl LocalTable {
             if wanted.filters.is_empty() && wanted.limit.is_some_and(|limit| limit <= FIRST_ROWS) {
                 in_order(&mut scan);
             }
-            self.format.create_physical_plan(session, scan).await
+            let plan = self.format.create_physical_plan(session, scan).await?;
+            Ok(if self.odd_columns { odd_columns::with_readers(plan) } else { plan })
         };
         Box::pin(timed_future(Phase::Statistics, scan))
     }
@@ -147,7 +149,8 @@ impl LocalTable {
         }
         self.forget_replaced(session, files);
         self.check_new(files)?;
-        let found = match self.format.is::<LocalFormat>() {
+        // Statistics are found by names and types that other readers know.
+        let found = match self.format.is::<LocalFormat>() || self.odd_columns {
             true => files.iter().map(unread).collect::<Result<Vec<_>>>()?,
             false => self.found(session, files).await?,
         };

@@ -10,7 +10,7 @@ use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::TableType;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::error::{at, plain};
 use super::source::Source;
@@ -27,7 +27,12 @@ pub(crate) struct LocalTables {
     database: OnceLock<Arc<Database>>,
     seen: AtomicU64,
     others: Arc<dyn SchemaProvider>,
+    /// What somebody may not expect of how files were taken, and was not told yet.
+    notes: Mutex<Vec<String>>,
 }
+
+/// Notes that are kept for whoever tells them; further ones are left out, since nobody may.
+const MOST_NOTES: usize = 20;
 
 /// What becomes of a table that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +84,21 @@ impl LocalTables {
             database: OnceLock::new(),
             seen: AtomicU64::new(0),
             others,
+            notes: Mutex::default(),
         }
+    }
+
+    /// Keeps what somebody may not expect of how a file was taken.
+    pub fn note(&self, note: &str) {
+        let mut notes = self.notes.lock();
+        if notes.len() < MOST_NOTES && !notes.iter().any(|known| known == note) {
+            notes.push(note.to_string());
+        }
+    }
+
+    /// What was kept since they were taken last.
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.notes.lock())
     }
 
     /// From now on it has the tables of a database too, as they are whenever they are asked for.

@@ -16,6 +16,8 @@ use kelpie_datafusion::file_version;
 use super::chosen::Chosen;
 use super::error::at;
 use super::format::{Format, KNOWN, Kind, not_read};
+use super::patterns::{is_pattern, matches};
+use super::pipe::{Pipe, is_pipe};
 use crate::database::KeptTable;
 
 /// Why what is neither a file nor a folder is no data.
@@ -27,6 +29,8 @@ pub(super) const NO_FILE: &str =
 pub(super) enum Source {
     /// One file.
     File(PathBuf),
+    /// What came out of a pipe.
+    Pipe(Arc<Pipe>),
     /// The data files of a folder and of those in it.
     Folder(PathBuf),
     /// The data files that match a pattern.
@@ -71,6 +75,7 @@ impl Source {
     /// What a path names. A name with `*`, `?`, `[` or `{` is a pattern, unless there is such a file.
     pub fn of(path: &Path) -> Result<Source> {
         match fs::metadata(path) {
+            _ if is_pipe(path) => Ok(Source::Pipe(Pipe::read(path)?)),
             Ok(found) if found.is_dir() => Ok(Source::Folder(absolute(path)?)),
             Ok(found) if found.is_file() => Ok(Source::File(absolute(path)?)),
             Ok(_) => Err(at(path, NO_FILE)),
@@ -94,6 +99,7 @@ impl Source {
                 }
             }
             Source::File(path) => files.push(data_file(path)?.ok_or_else(|| not_read(path))?),
+            Source::Pipe(pipe) => files.push(data_file(&pipe.file)?.ok_or_else(|| not_read(&pipe.file))?),
             Source::Folder(path) => collect(path, &mut HashSet::from([path.clone()]), &mut files)?,
             Source::Pattern(pattern) => {
                 for path in matches(pattern)? {
@@ -108,7 +114,9 @@ impl Source {
             Source::Pattern(_) => files.sort_by(|a, b| a.path.cmp(&b.path)),
             // Its files come in order. Text for people is no data where there is other data.
             _ if files.iter().any(|file| file.format.kind != Kind::Txt) => {
-                files.retain(|file| file.format.kind != Kind::Txt || matches!(self, Source::File(_)));
+                files.retain(|file| {
+                    file.format.kind != Kind::Txt || matches!(self, Source::File(_) | Source::Pipe(_))
+                });
             }
             _ => {}
         }
@@ -132,6 +140,7 @@ impl Source {
     pub fn path(&self) -> &Path {
         match self {
             Source::File(path) | Source::Folder(path) => path,
+            Source::Pipe(pipe) => &pipe.name,
             Source::Pattern(pattern) => Path::new(pattern),
             Source::Chosen(chosen) => chosen.path(),
             Source::Kept(table) => table.database.folder(),
@@ -146,7 +155,7 @@ impl Source {
     /// The folder below which names of folders are columns: of a pattern, the one before its first part that is open.
     fn base(&self) -> Option<PathBuf> {
         match self {
-            Source::File(_) | Source::Chosen(_) | Source::Kept(_) => None,
+            Source::File(_) | Source::Pipe(_) | Source::Chosen(_) | Source::Kept(_) => None,
             Source::Folder(folder) => Some(folder.clone()),
             Source::Pattern(pattern) => {
                 let parts = Path::new(pattern).components();
@@ -257,57 +266,6 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     path.canonicalize().map_err(|error| at(path, error))
 }
 
-pub(super) fn is_pattern(path: &Path) -> bool {
-    path.to_string_lossy().contains(['*', '?', '[', '{'])
-}
-
-/// The paths that match a pattern, each once; hidden ones only where it says so.
-pub(super) fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
-    let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
-    let (mut found, mut seen) = (Vec::new(), HashSet::new());
-    for pattern in alternatives(pattern) {
-        let paths = glob::glob_with(&pattern, options).map_err(|error| at(Path::new(&pattern), error))?;
-        for path in paths {
-            let path = path.map_err(|error| at(error.path(), error.error()))?;
-            if seen.insert(path.clone()) {
-                found.push(path);
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// The patterns that one with `{a,b}` stands for, in the order of a shell; braces without a comma stand for themselves. The library of
-/// patterns does not know them.
-fn alternatives(pattern: &str) -> Vec<String> {
-    let Some(open) = pattern.find('{') else { return vec![pattern.to_string()] };
-    let (mut depth, mut cuts, mut close) = (0usize, vec![open], None);
-    for (place, letter) in pattern[open..].char_indices().map(|(place, letter)| (open + place, letter)) {
-        match letter {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 1 => cuts.push(place),
-            _ => {}
-        }
-        if depth == 0 {
-            close = Some(place);
-            break;
-        }
-    }
-    match close {
-        Some(close) if cuts.len() > 1 => {
-            cuts.push(close);
-            let parts = cuts.windows(2).map(|cut| &pattern[cut[0] + 1..cut[1]]);
-            let whole = parts.map(|part| format!("{}{part}{}", &pattern[..open], &pattern[close + 1..]));
-            whole.flat_map(|pattern| alternatives(&pattern)).collect()
-        }
-        _ => {
-            let rest = alternatives(&pattern[open + 1..]).into_iter();
-            rest.map(|rest| format!("{}{rest}", &pattern[..=open])).collect()
-        }
-    }
-}
-
 /// A data file, or nothing where the name is not that of one.
 fn data_file(path: &Path) -> Result<Option<DataFile>> {
     match Format::of(path) {
@@ -375,24 +333,5 @@ pub(super) fn forget(runtime: &RuntimeEnv, files: &[DataFile]) {
             statistics.remove(&key);
         }
         footers.remove(&address);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn braces_are_written_out() {
-        for (pattern, expected) in [
-            ("a/*.csv", vec!["a/*.csv"]),
-            ("{a,b}.csv", vec!["a.csv", "b.csv"]),
-            ("x{,1}/{a,{b,ü}c}", vec!["x/a", "x/bc", "x/üc", "x1/a", "x1/bc", "x1/üc"]),
-            ("{a}{b,c}", vec!["{a}b", "{a}c"]),
-            ("a{b,c", vec!["a{b,c"]),
-            ("{}", vec!["{}"]),
-        ] {
-            assert_eq!(alternatives(pattern), expected, "{pattern}");
-        }
     }
 }

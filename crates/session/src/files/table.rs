@@ -21,9 +21,11 @@ use parking_lot::Mutex;
 use super::error::{at, in_metadata, plain};
 use super::format::Kind;
 use super::local_format::LocalFormat;
+use super::odd_columns;
 use super::options::ReadOptions;
 use super::reader::{Layout, LocalReader, state as state_of};
 use super::scan::{Scanned, Wanted};
+use super::schema::LocalTables;
 use super::source::{DataFile, Source, forget};
 use super::unite::{United, Values, unite};
 use crate::checked_files::{caught, check_arrow, check_parquet, is_panic};
@@ -45,6 +47,8 @@ pub(super) struct LocalTable {
     pub differ: bool,
     /// Whether filters may leave out row groups by their bounds.
     pub sound_bounds: bool,
+    /// Whether readers of Parquet get other metadata than the files'.
+    pub odd_columns: bool,
     /// All columns.
     schema: SchemaRef,
     statistics: Option<Arc<FileStatisticsCache>>,
@@ -57,6 +61,7 @@ struct Known {
     format: Arc<dyn FileFormat>,
     united: United,
     sound_bounds: bool,
+    odd_columns: bool,
 }
 
 impl LocalTable {
@@ -69,9 +74,9 @@ impl LocalTable {
     ) -> Result<LocalTable> {
         let Some(first) = files.first() else { return Err(at(source.path(), "there is no file")) };
         forget(state.runtime_env(), files);
-        let Known { format, united, sound_bounds } = match first.format.kind {
+        let Known { format, united, sound_bounds, odd_columns } = match first.format.kind {
             Kind::Parquet => parquet(state, files, options).await?,
-            _ => text(first, files, options).await?,
+            _ => text(state, files, options).await?,
         };
         let mut partitions = source.partitions(files);
         if matches!(source, Source::Pattern(_) | Source::Chosen(_)) && first.format.is_text_by_place() {
@@ -89,6 +94,7 @@ impl LocalTable {
             file_schema,
             differ: united.differ,
             sound_bounds: sound_bounds && !united.differ,
+            odd_columns,
             schema: Arc::clone(table_schema.table_schema()),
             statistics: state.runtime_env().cache_manager.get_file_statistic_cache(),
             scanned: Mutex::default(),
@@ -112,19 +118,26 @@ impl LocalTable {
 
 /// Parquet files, which DataFusion reads.
 async fn parquet(state: &SessionState, files: &[DataFile], options: &ReadOptions) -> Result<Known> {
-    let sound_bounds = check_parquet(files.iter().map(|file| file.path.as_path()))?;
+    let checked = check_parquet(files.iter().map(|file| file.path.as_path()))?;
     let Some(first) = files.first() else { return datafusion::common::internal_err!("no file") };
     let format = first.format.writer(None, options);
     let listing = ListingOptions::new(Arc::clone(&format)).with_file_extension("");
     let mut schemas = Vec::with_capacity(files.len());
-    for file in files {
+    for file in files.iter().filter(|_| checked.odd_columns) {
+        let schema = odd_columns::schema(&file.path, &options.parquet.global)?;
+        schemas.push((file.path.as_path(), with_computed_types(schema)));
+    }
+    for file in files.iter().filter(|_| !checked.odd_columns) {
         let address = address(&file.path)?;
         let schema = caught(listing.infer_schema(state, &address)).await;
         // DataFusion's readers do not all name the file.
         let schema = schema.map_err(|error| in_metadata(&file.path, plain(&error)))?;
         schemas.push((file.path.as_path(), with_computed_types(schema)));
     }
-    Ok(Known { format, united: unite(&schemas, Values::Typed)?, sound_bounds })
+    let mut united = unite(&schemas, Values::Typed)?;
+    // What the files say of such columns is not said of the table's.
+    united.differ |= checked.odd_columns;
+    Ok(Known { format, united, sound_bounds: checked.sound_bounds, odd_columns: checked.odd_columns })
 }
 
 /// The columns in types that DataFusion computes with: sums of decimals of 32 and 64 bits wrap around there, and times of day of unlike units
@@ -148,7 +161,9 @@ fn with_computed_types(schema: SchemaRef) -> SchemaRef {
 }
 
 /// Files that Kelpie reads.
-async fn text(first: &DataFile, files: &[DataFile], options: &ReadOptions) -> Result<Known> {
+async fn text(state: &SessionState, files: &[DataFile], options: &ReadOptions) -> Result<Known> {
+    let Some(first) = files.first() else { return datafusion::common::internal_err!("no file") };
+    let tables = state.config().get_extension::<LocalTables>();
     if first.format.kind == Kind::Arrow {
         check_arrow(files.iter().map(|file| file.path.as_path()))?;
     }
@@ -156,12 +171,15 @@ async fn text(first: &DataFile, files: &[DataFile], options: &ReadOptions) -> Re
     let mut schemas = Vec::with_capacity(files.len());
     let mut dialect = None;
     for file in files {
-        let state = state_of(file.bytes, Some(&file.version));
-        let shape = caught(async { reader.shape(&file.path, &state) }).await;
+        let version = state_of(file.bytes, Some(&file.version));
+        let shape = caught(async { reader.shape(&file.path, &version) }).await;
         let shape = shape
             .map_err(|error| if is_panic(&error) { in_metadata(&file.path, plain(&error)) } else { error })?;
         if let (None, Layout::Csv(of_first)) = (&dialect, &shape.layout) {
             dialect = Some(of_first.clone());
+        }
+        if let (Some(tables), Some(note)) = (&tables, &shape.note) {
+            tables.note(note);
         }
         schemas.push((file.path.as_path(), Arc::clone(&shape.schema)));
     }
@@ -170,7 +188,8 @@ async fn text(first: &DataFile, files: &[DataFile], options: &ReadOptions) -> Re
     // Its statistics say nothing of columns, and it finds them by itself.
     united.differ = false;
     let writer = first.format.writer(dialect.as_ref(), options);
-    Ok(Known { format: Arc::new(LocalFormat { reader, writer }), united, sound_bounds: false })
+    let format = Arc::new(LocalFormat { reader, writer });
+    Ok(Known { format, united, sound_bounds: false, odd_columns: false })
 }
 
 /// A column that a folder's name gives is that, also where the files have it as well.

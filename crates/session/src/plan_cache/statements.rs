@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use super::lru::Lru;
 use super::tables::{KnownTable, Seen};
 use super::{KeptPlan, Node, Rule, are_same};
+use crate::views::Views;
 
 /// Longer texts are not kept: what is in them takes longer than planning them.
 pub(crate) const MOST_BYTES: usize = 64 << 10;
@@ -101,7 +102,10 @@ impl Named {
     /// Those of a statement now.
     pub async fn of(state: &SessionState, statement: &ParsedStatement) -> Result<Named> {
         let mut named = Vec::new();
-        for reference in state.resolve_table_references(statement)? {
+        let mut references = state.resolve_table_references(statement)?;
+        // What a view stands for changes with what it reads.
+        references.extend(Views::below(state, &references));
+        for reference in references {
             let schema = state.schema_for_ref(reference.clone()).ok();
             let table = match schema {
                 Some(schema) => schema.table(reference.table()).await?,

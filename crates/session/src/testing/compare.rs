@@ -14,7 +14,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 
-use super::{Generated, UNIQUE_KEYS_RULE};
+use super::{Generated, UNIQUE_KEYS_RULE, with_percentiles};
 use crate::KelpieSession;
 
 /// How a query went.
@@ -152,7 +152,8 @@ fn without_pushed_filters(plain: &SessionContext) -> SessionContext {
 
 /// Another plain session over the same tables: with one partition, each table has one batch.
 async fn again(plain: &SessionContext, partitions: usize) -> Result<SessionContext> {
-    let other = SessionContext::new_with_config(plain.copied_config().with_target_partitions(partitions));
+    let config = plain.copied_config().with_target_partitions(partitions);
+    let other = with_percentiles(SessionContext::new_with_config(config));
     other.remove_optimizer_rule(UNIQUE_KEYS_RULE);
     let schema = plain.catalog("datafusion").and_then(|catalog| catalog.schema("public"));
     for name in schema.map(|schema| schema.table_names()).unwrap_or_default() {

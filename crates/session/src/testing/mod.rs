@@ -24,8 +24,10 @@ use std::sync::Arc;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::datasource::MemTable;
 use datafusion::error::Result;
+use datafusion::logical_expr::AggregateUDF;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use fastrand::Rng;
+use kelpie_datafusion::PercentileCont;
 use kelpie_engine::Engine;
 
 pub use check::{Check, Settings, check_all, configurations, side_by_side};
@@ -118,7 +120,7 @@ fn sessions_over<'a>(
     let config = SessionConfig::new()
         .with_target_partitions(1)
         .set_bool("datafusion.execution.skip_physical_aggregate_schema_check", true);
-    let plain = SessionContext::new_with_config(config);
+    let plain = with_percentiles(SessionContext::new_with_config(config));
     let options = SessionOptions::default().with_engine(engine);
     // What is compared is DataFusion as it is.
     let mut options = options.with("kelpie.corrections", "off");
@@ -134,6 +136,12 @@ fn sessions_over<'a>(
         kelpie.context().register_table(name, table)?;
     }
     Ok((plain, kelpie))
+}
+
+/// DataFusion with percentiles whose weights are not cut off, which Kelpie's sessions have without corrections, too.
+fn with_percentiles(context: SessionContext) -> SessionContext {
+    context.register_udaf(AggregateUDF::new_from_impl(PercentileCont::default()));
+    context
 }
 
 /// Both sessions over random tables, where orders by all columns are total.

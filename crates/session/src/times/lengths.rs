@@ -24,7 +24,7 @@ const DAY_NS: i128 = 86_400_000_000_000;
 const MONTH_DAYS: i128 = 30;
 
 /// Whether an expression is an interval.
-pub(super) fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
+pub(crate) fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Interval(_)))
 }
 
@@ -116,7 +116,7 @@ fn length(interval: IntervalMonthDayNano) -> i128 {
 }
 
 /// The length of an interval or duration.
-pub(super) fn length_of(expr: Expr) -> Expr {
+pub(crate) fn length_of(expr: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         Arc::new(ScalarUDF::from(Length { signature: Signature::any(1, Volatility::Immutable) }))
     });

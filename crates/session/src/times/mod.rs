@@ -31,7 +31,8 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use kelpie_datafusion::{AnyYear, KelpieOptions};
 
 pub(crate) use self::at_zone::AT_TIME_ZONE;
-use self::lengths::{compare_lengths, is_interval, length_of};
+use self::lengths::compare_lengths;
+pub(crate) use self::lengths::{is_interval, length_of};
 pub(crate) use self::operands::is_beyond;
 use self::operands::{
     beyond_nanoseconds, bring_together, exact_comparison, is_date, is_of_nanoseconds, is_text_of_row,
@@ -151,6 +152,11 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         && let Some(mended) = parts::mended_call(call, schema)?
     {
         return Ok(Transformed::yes(mended));
+    }
+    if let Expr::BinaryExpr(comparison) = &mut expr
+        && parts::mend_year(comparison, schema)
+    {
+        return Ok(Transformed::yes(expr));
     }
     let changed = match &mut expr {
         Expr::Cast(cast) => {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::DFSchema;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, lit, when};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, lit, when};
 use kelpie_datafusion::ticks_of_second;
 
 use super::TO_TIMESTAMP;
@@ -32,6 +32,9 @@ fn part_by_others(part: &str, call: &ScalarFunction, schema: &DFSchema) -> Resul
     const SECONDS_OF_DAY: f64 = 86_400.0;
     let of = |part: &str| {
         let mut call = call.clone();
+        if part == "year" {
+            of_any_year(&mut call, schema);
+        }
         if let Some(argument) = call.args.first_mut() {
             *argument = lit(part);
         }
@@ -39,7 +42,14 @@ fn part_by_others(part: &str, call: &ScalarFunction, schema: &DFSchema) -> Resul
     };
     let length = match part {
         "epoch" => return exact_epoch(call, schema),
-        "era" => return when(of("year").gt(lit(0)), lit(1)).otherwise(lit(0)).map(Some),
+        "era" => {
+            // NULL has none.
+            let mut era = when(of("year").gt(lit(0)), lit(1));
+            return era.when(of("year").lt_eq(lit(0)), lit(0)).end().map(Some);
+        }
+        "weekday" | "dayofweek" => return Ok(Some(of("dow"))),
+        "dayofyear" => return Ok(Some(of("doy"))),
+        "weekofyear" => return Ok(Some(of("week"))),
         "yearweek" => return Ok(Some(of("isoyear") * lit(100) + of("week"))),
         "julian" => return Ok(Some(of("epoch") / lit(SECONDS_OF_DAY) + lit(FIRST_DAY))),
         "decade" | "decades" => return Ok(Some(of("year") / lit(10))),
@@ -51,6 +61,35 @@ fn part_by_others(part: &str, call: &ScalarFunction, schema: &DFSchema) -> Resul
     let after = (of("year") - lit(1)) / lit(length) + lit(1);
     let before = of("year") / lit(length) - lit(1);
     when(of("year").gt(lit(0)), after).otherwise(before).map(Some)
+}
+
+/// Makes the year of a time in nanoseconds one of microseconds, where it is compared with a year that nanoseconds do not hold: DataFusion
+/// compares the time with the first moment of that year, which then is another.
+pub(super) fn mend_year(comparison: &mut BinaryExpr, schema: &DFSchema) -> bool {
+    const HELD: std::ops::RangeInclusive<i64> = 1678..=2261;
+    let BinaryExpr { left, right, .. } = comparison;
+    let is_beyond = |expr: &Expr| match expr {
+        Expr::Literal(year, _) => match year.cast_to(&DataType::Int64) {
+            Ok(ScalarValue::Int64(Some(year))) => !HELD.contains(&year),
+            _ => false,
+        },
+        _ => false,
+    };
+    let call = match (left.as_mut(), right.as_mut()) {
+        (Expr::ScalarFunction(call), year) | (year, Expr::ScalarFunction(call)) if is_beyond(year) => call,
+        _ => return false,
+    };
+    let is_year = call.func.name() == "date_part"
+        && call.args.first().and_then(text).is_some_and(|part| part.eq_ignore_ascii_case("year"));
+    is_year && of_any_year(call, schema)
+}
+
+/// Makes the time of a call one of microseconds, if it is one of nanoseconds; whether it is.
+fn of_any_year(call: &mut ScalarFunction, schema: &DFSchema) -> bool {
+    let Some(time) = call.args.get_mut(1) else { return false };
+    let Ok(DataType::Timestamp(TimeUnit::Nanosecond, zone)) = time.get_type(schema) else { return false };
+    super::operands::cast(time, DataType::Timestamp(TimeUnit::Microsecond, zone));
+    true
 }
 
 /// Seconds since 1970 of a time in nanoseconds, and those of a duration: DataFusion divides a float of all nanoseconds, which has lost the

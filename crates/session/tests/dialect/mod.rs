@@ -52,7 +52,7 @@ async fn csv_is_read_as_a_call_says() {
                     "select * from read_csv('DIR/bare.csv', header = false, names = ['p', 'q']) order by p",
                     &["1 2", "3 4"],
                 ),
-                ("select column_2 from read_csv('DIR/bare.csv', header = false) order by 1", &["2", "4"]),
+                ("select column1 from read_csv('DIR/bare.csv', header = false) order by 1", &["2", "4"]),
                 (
                     "select a, c from read_csv('DIR/short.csv', null_padding = true) order by a",
                     &["1", "3 5"],

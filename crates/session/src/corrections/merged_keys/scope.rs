@@ -47,7 +47,7 @@ impl Relation {
         let planned = match state.statement_to_plan(statement.clone()).await {
             // What the statement gets for the same reason, when it is planned.
             Err(error) if is_for_names(&error) => {
-                rename(&mut statement);
+                rename(&mut statement, state);
                 state.statement_to_plan(statement).await
             }
             planned => planned,

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 use super::document::{Json, Kind};
 use super::marks::marked;
 use super::path::Path;
+use super::structure::structure;
 use crate::dialect::names_of_types::name_of_type;
 
 /// Levels of a value that is written on lines: each line has as many blanks as there are levels around it.
@@ -36,6 +37,7 @@ enum What {
     IsThere,
     IsValid,
     Lines,
+    Structure,
 }
 
 /// A function of a text of JSON and perhaps of a path into it.
@@ -63,6 +65,7 @@ impl Read {
             ("json_exists", What::IsThere, &[]),
             ("json_valid", What::IsValid, &[]),
             ("json", What::Itself, &[]),
+            ("json_structure", What::Structure, &[]),
             ("json_pretty", What::Lines, &["jsonb_pretty"]),
         ]
         .map(|(name, what, aliases)| Read {
@@ -77,7 +80,7 @@ impl Read {
     /// How many arguments it takes, at least and at most.
     fn arguments(&self) -> std::ops::RangeInclusive<usize> {
         match self.what {
-            What::IsValid | What::Lines => 1..=1,
+            What::IsValid | What::Lines | What::Structure => 1..=1,
             What::Itself if self.name == "json" => 1..=1,
             What::Length | What::Kind | What::Keys => 1..=2,
             _ => 2..=2,
@@ -93,7 +96,7 @@ impl Read {
             _ => DataType::Utf8,
         };
         let field = Field::new_list_field(data_type, true);
-        Arc::new(if self.what == What::Itself { marked(field) } else { field })
+        Arc::new(if matches!(self.what, What::Itself | What::Structure) { marked(field) } else { field })
     }
 
     fn answers(&self, found: &[Found<'_>]) -> ArrayRef {
@@ -142,6 +145,7 @@ fn written(what: What, json: Json<'_>) -> Option<Cow<'_, str>> {
         (What::Scalar, Kind::Null | Kind::Object | Kind::Array) => None,
         (What::Kind, _) => Some(name_of_kind(json).into()),
         (What::Lines, _) => Some(json.lines().into()),
+        (What::Structure, _) => Some(structure(json).into()),
         _ => Some(json.compact()),
     }
 }
@@ -176,7 +180,7 @@ impl<'a> From<Option<Json<'a>>> for Found<'a> {
 }
 
 /// The kind of a value as the name of a type.
-fn name_of_kind(json: Json<'_>) -> &'static str {
+pub(super) fn name_of_kind(json: Json<'_>) -> &'static str {
     match json.kind() {
         Kind::Object => "OBJECT",
         Kind::Array => "ARRAY",
@@ -325,7 +329,7 @@ impl ScalarUDFImpl for Read {
                 Some(text) if self.what == What::IsValid => Json::valid(text),
                 Some(text) => {
                     let json = Json::of(text, self.name)?;
-                    if self.what == What::Lines && json.levels() > MOST_LEVELS {
+                    if matches!(self.what, What::Lines | What::Structure) && json.levels() > MOST_LEVELS {
                         return exec_err!("{}: a value has more than {MOST_LEVELS} levels", self.name);
                     }
                     Some(json)

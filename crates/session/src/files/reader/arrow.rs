@@ -34,7 +34,7 @@ pub(super) fn shape(path: &Path) -> Result<Shape> {
         false => FileReader::try_new(file, None).map(|reader| reader.schema()),
     };
     let schema = schema.map_err(|error| in_metadata(path, error))?;
-    Ok(Shape { schema, layout: Layout::Arrow { is_stream }, is_complete: true })
+    Ok(Shape { schema, layout: Layout::Arrow { is_stream }, is_complete: true, note: None })
 }
 
 /// The rows of a file, or of the batches that a range of it stands for.

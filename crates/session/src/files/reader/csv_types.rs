@@ -31,6 +31,23 @@ impl Kinds {
         }
     }
 
+    /// Adds a value that only text holds.
+    pub fn add_text(&mut self) {
+        self.0 |= TEXT;
+    }
+
+    /// Whether a value might be one of these, which are numbers, times or truths: a value of another kind stands in a header.
+    pub fn is_alike(self, value: &str) -> bool {
+        const NUMBERS: u16 = WHOLE | LARGE | FLOAT;
+        let kind = kind_of(value);
+        [BOOL, NUMBERS, TIMES].iter().any(|family| self.0 & family == self.0 && kind & family == kind)
+    }
+
+    /// Whether all values are of a kind of their own: numbers, times or truths.
+    pub fn are_typed(self) -> bool {
+        !matches!(self.data_type(), DataType::Null | DataType::Utf8)
+    }
+
     /// The type that holds them all.
     pub fn data_type(self) -> DataType {
         match self.0 {
@@ -70,6 +87,16 @@ pub(in crate::files) fn is_cut_off(value: &str, data_type: &DataType) -> bool {
             part.trim_end_matches('0').len() > usize::try_from(*scale).unwrap_or(0)
         }
         _ => false,
+    }
+}
+
+/// The type, as SQL has it, of a column of some type that has such a value too.
+pub(in crate::files) fn wider_type(value: &str, data_type: &DataType) -> &'static str {
+    match kind_of(value) {
+        LARGE if data_type.is_integer() => "HUGEINT",
+        WHOLE | LARGE | FLOAT if data_type.is_numeric() => "DOUBLE",
+        kind if kind & !TIMES == 0 && data_type.is_temporal() => "TIMESTAMP",
+        _ => "VARCHAR",
     }
 }
 

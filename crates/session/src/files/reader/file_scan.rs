@@ -21,6 +21,8 @@ pub(in crate::files) struct Shape {
     pub layout: Layout,
     /// Whether all of it was looked at.
     pub is_complete: bool,
+    /// What somebody may not expect of how it was taken.
+    pub note: Option<String>,
 }
 
 #[derive(Debug)]

@@ -53,7 +53,7 @@ pub(super) fn shape(path: &Path, compression: FileCompressionType, options: &Rea
     let has_nested_text = keys.has_nested_text();
     let keys = if let Seen::Object(keys) = keys { keys } else { Vec::new() };
     let layout = Layout::Json(JsonLayout { is_array, is_lines, has_nested_text });
-    Ok(Shape { schema: Arc::new(Schema::new(fields(&keys))), layout, is_complete: rows < most })
+    Ok(Shape { schema: Arc::new(Schema::new(fields(&keys))), layout, is_complete: rows < most, note: None })
 }
 
 /// The keys of the objects of the first lines, and how many these are; nothing where a line is no object.

@@ -4,15 +4,20 @@
 mod arrow;
 mod csv;
 mod csv_types;
+mod encoding;
 mod file_scan;
+mod header;
 mod json;
 mod json_types;
 mod json_value;
+mod rewritten;
+mod sniffed;
 mod text;
+mod tolerant;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::error::Result;
@@ -26,9 +31,12 @@ use super::error::at;
 use super::format::{Format, Kind};
 use super::misfit::{Misfit, Scan};
 use super::options::ReadOptions;
-pub(super) use csv_types::is_cut_off;
+pub(super) use csv_types::{is_cut_off, wider_type};
+pub(super) use encoding::{Encoding, NamedEncoding};
 use file_scan::FileScan;
 pub(super) use file_scan::{Layout, Shape};
+use header::FirstFile;
+pub(super) use rewritten::Rewriting;
 
 /// Files whose columns are remembered.
 const REMEMBERED_FILES: usize = 100_000;
@@ -40,12 +48,20 @@ pub(super) struct LocalReader {
     options: ReadOptions,
     /// By path and state.
     shapes: Mutex<HashMap<(PathBuf, String), Arc<Shape>>>,
+    /// What the header of the first CSV file says of others that may have none.
+    first: OnceLock<FirstFile>,
     rows: RowStarts,
 }
 
 impl LocalReader {
     pub fn new(format: Format, options: ReadOptions) -> LocalReader {
-        LocalReader { format, options, shapes: Mutex::default(), rows: RowStarts::default() }
+        LocalReader {
+            format,
+            options,
+            shapes: Mutex::default(),
+            first: OnceLock::new(),
+            rows: RowStarts::default(),
+        }
     }
 
     /// What a file is like; `state` tells it from others that were there under its name.
@@ -57,8 +73,13 @@ impl LocalReader {
         let shape = Arc::new(match self.format.kind {
             Kind::Json => json::shape(path, self.format_of(path).compression, &self.options)?,
             Kind::Arrow => arrow::shape(path)?,
-            _ => csv::shape(path, self.format_of(path), &self.options)?,
+            _ => csv::shape(&self.csv_file(path), self.first.get())?,
         });
+        if let Layout::Csv(dialect) = &shape.layout
+            && !shape.schema.fields().is_empty()
+        {
+            self.first.get_or_init(|| FirstFile::of(dialect, &shape.schema));
+        }
         let mut shapes = self.shapes.lock();
         if shapes.len() >= REMEMBERED_FILES {
             shapes.clear();
@@ -73,6 +94,16 @@ impl LocalReader {
             Some(kind) => Format::read_as(path, kind).unwrap_or(self.format),
             None => Format::of(path).unwrap_or(self.format),
         }
+    }
+
+    fn csv_file<'a>(&'a self, path: &'a Path) -> csv::CsvFile<'a> {
+        csv::CsvFile { path, format: self.format_of(path), options: &self.options }
+    }
+
+    /// Whether parts of a file can be read by themselves.
+    fn has_ranges(&self, path: &Path, shape: &Shape) -> bool {
+        let is_whole = self.format_of(path).compression.is_compressed() || self.options.given.ignores_errors;
+        !is_whole && shape.layout.has_ranges()
     }
 
     /// What a file of a scan is like.
@@ -91,10 +122,7 @@ impl LocalReader {
             Layout::Arrow { .. } => None,
             Layout::Csv(dialect) => {
                 let (schema, columns) = (Arc::new(csv::schema_of(&scan)), scan.read());
-                let open = || {
-                    let text = text::whole(&scan.path, scan.format.compression).ok()?;
-                    dialect.after_skipped(text).ok()
-                };
+                let open = || csv::whole(&scan.path, scan.format.compression, dialect).ok();
                 Scan { dialect, schema: &schema, columns: &columns }.find(&scan.path, open)
             }
         }
@@ -144,19 +172,18 @@ impl FileReader for LocalReader {
 
     fn identity(&self) -> String {
         let ReadOptions { infer_rows, has_header, csv, given, .. } = &self.options;
-        format!("{:?} {infer_rows:?} {has_header} {csv:?} {given:?}", self.format)
+        format!("{:?} {infer_rows:?} {has_header:?} {csv:?} {given:?}", self.format)
     }
 
     fn reads_ranges(&self) -> bool {
-        let whole = |path: &Path| self.format_of(path).compression.is_compressed();
-        self.shapes.lock().iter().all(|((path, _), shape)| shape.layout.has_ranges() && !whole(path))
+        self.shapes.lock().iter().all(|((path, _), shape)| self.has_ranges(path, shape))
     }
 
     fn open(&self, file: &PartitionedFile, wanted: &WantedColumns) -> Result<Batches> {
         let (path, shape) = self.shape_of(file)?;
         let scan = FileScan::new(shape, wanted, self.format_of(&path), path);
         let whole = PartitionedFile { range: None, ..file.clone() };
-        let has_ranges = scan.shape.layout.has_ranges() && !scan.format.compression.is_compressed();
+        let has_ranges = self.has_ranges(&scan.path, &scan.shape);
         // A file that was another one when the table was made may not be read in parts: its first one is all of it.
         let file = match &file.range {
             Some(range) if !has_ranges && range.start > 0 => {
@@ -168,7 +195,10 @@ impl FileReader for LocalReader {
         match &scan.shape.layout {
             Layout::Csv(dialect) => {
                 let piece = self.piece(&scan.path, file, Some(dialect))?;
-                csv::open(&scan, dialect, piece)
+                match self.options.given.ignores_errors {
+                    true => tolerant::open(&scan, dialect),
+                    false => csv::open(&scan, dialect, piece),
+                }
             }
             Layout::Json(_) => {
                 let piece = self.piece(&scan.path, file, None)?;

@@ -8,10 +8,11 @@ use datafusion::datasource::file_format::file_compression_type::FileCompressionT
 use datafusion::error::Result;
 use kelpie_datafusion::{OpenQuotes, Quoting};
 
+use super::encoding::utf16;
 use crate::files::error::at;
 
 /// Bytes that are read at once.
-const READ_BYTES: usize = 1 << 18;
+pub(super) const READ_BYTES: usize = 1 << 18;
 
 /// Opens a file.
 pub(super) fn open(path: &Path) -> Result<File> {
@@ -48,15 +49,12 @@ pub(super) fn check_compression(path: &Path, compression: FileCompressionType) -
 
 /// A text of two bytes a letter is an error that says so: by its mark, or since every second one of its first bytes is 0.
 pub(super) fn check_encoding(path: &Path, start: &[u8]) -> Result<()> {
-    let marked = start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff");
-    let zeros = start.get(..4).map(|start| [0, 1, 2, 3].map(|at| start[at] == 0));
-    let unmarked = matches!(zeros, Some([true, false, true, false] | [false, true, false, true]));
-    match marked || unmarked {
-        true => Err(at(
+    match utf16(start) {
+        Some(_) => Err(at(
             path,
             "the text is UTF-16, and only UTF-8 is read: `iconv -f UTF-16 -t UTF-8` writes it so",
         )),
-        false => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -1,0 +1,257 @@
+//! ALTER TABLE of a column, and DELETE … USING: the table is made anew of its own rows. Only tables in memory and those of a database are: what
+//! is in a file stays as it is.
+
+use std::any::Any;
+
+use datafusion::catalog::TableProvider;
+use datafusion::common::{TableReference, plan_err};
+use datafusion::datasource::MemTable;
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    AlterColumnOperation, AlterTable, AlterTableOperation, CastKind, ColumnDef, ColumnOption, DataType,
+    Delete, Expr, FromTable, Ident, ObjectName, ObjectNamePart, Query, SelectItem, SetExpr, Statement as Sql,
+    TableFactor, TableWithJoins, UnaryOperator, Value,
+};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use super::types;
+use crate::database::Database;
+use crate::syntax::{normal, plain_query, quoted, select_all, taken};
+
+/// Writes such a statement as one that makes the table anew; others stay as they are.
+pub(crate) async fn written_anew(
+    state: &SessionState,
+    database: Option<&Database>,
+    statement: &mut Statement,
+) -> Result<()> {
+    let Statement::Statement(inner) = statement else { return Ok(()) };
+    let (name, query) = match inner.as_mut() {
+        Sql::AlterTable(alter) => {
+            let name = alter.name.clone();
+            let Some(columns) = Columns::of(state, database, &name, alter.if_exists).await? else {
+                // Nothing is to be done, as by this.
+                let nothing = format!("DROP TABLE IF EXISTS {name}");
+                if let Some(nothing) = Parser::parse_sql(&GenericDialect, &nothing)?.pop() {
+                    **inner = nothing;
+                }
+                return Ok(());
+            };
+            (name, columns.altered(alter)?)
+        }
+        Sql::Delete(delete) if delete.using.is_some() && delete.returning.is_none() => {
+            let FromTable::WithFromKeyword(from) = &delete.from else { return Ok(()) };
+            let [TableWithJoins { relation: TableFactor::Table { name, .. }, joins }] = from.as_slice()
+            else {
+                return Ok(());
+            };
+            if !joins.is_empty() || Columns::of(state, database, name, false).await?.is_none() {
+                return Ok(());
+            }
+            (name.clone(), without_partners(delete))
+        }
+        _ => return Ok(()),
+    };
+    let made = Parser::parse_sql(&GenericDialect, "CREATE OR REPLACE TABLE made AS SELECT 1")?.pop();
+    if let Some(Sql::CreateTable(mut made)) = made {
+        made.name = name;
+        made.query = Some(Box::new(query));
+        **inner = Sql::CreateTable(made);
+    }
+    Ok(())
+}
+
+/// The rows of a table that have no partner in others.
+fn without_partners(delete: &mut Delete) -> Query {
+    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+    let mut kept = select_all(from.clone());
+    let mut partners = select_all(delete.using.take().unwrap_or_default());
+    partners.selection = delete.selection.take();
+    let subquery = Box::new(plain_query(SetExpr::Select(Box::new(partners))));
+    let has_partner = Expr::Exists { subquery, negated: false };
+    kept.selection = Some(Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(has_partner) });
+    plain_query(SetExpr::Select(Box::new(kept)))
+}
+
+/// The columns of a table that can be made anew.
+struct Columns {
+    table: ObjectName,
+    items: Vec<Column>,
+}
+
+/// A column, and what it is of the rows that there are.
+struct Column {
+    name: Ident,
+    value: Expr,
+}
+
+impl Columns {
+    /// Nothing of a table that need not be there and is not.
+    async fn of(
+        state: &SessionState,
+        database: Option<&Database>,
+        table: &ObjectName,
+        may_lack: bool,
+    ) -> Result<Option<Columns>> {
+        let parts: Option<Vec<String>> =
+            table.0.iter().map(|part| ObjectNamePart::as_ident(part).map(normal)).collect();
+        let reference = match parts.as_deref() {
+            Some([table]) => TableReference::bare(table.as_str()),
+            Some([schema, table]) => TableReference::partial(schema.as_str(), table.as_str()),
+            Some([catalog, schema, table]) => {
+                TableReference::full(catalog.as_str(), schema.as_str(), table.as_str())
+            }
+            _ => return plan_err!("{table} is no name of a table"),
+        };
+        let provider = state.schema_for_ref(reference.clone())?.table(reference.table()).await?;
+        let Some(provider) = provider else {
+            return if may_lack { Ok(None) } else { plan_err!("there is no table {table}") };
+        };
+        let any: &dyn Any = provider.as_ref();
+        let is_kept = database.is_some_and(|database| database.meant(reference.table()).is_some());
+        if !any.is::<MemTable>() && !is_kept {
+            return plan_err!(
+                "{table} is no table in memory or of a database: make one, by CREATE TABLE … AS SELECT … FROM {table}"
+            );
+        }
+        let schema = provider.schema();
+        let items = schema.fields().iter().map(|field| {
+            let name = quoted(field.name());
+            Column { value: Expr::Identifier(name.clone()), name }
+        });
+        let columns = Columns { table: table.clone(), items: items.collect() };
+        columns.refuse_defaults(provider.as_ref())?;
+        Ok(Some(columns))
+    }
+
+    /// What the table is made of has no defaults.
+    fn refuse_defaults(&self, provider: &dyn TableProvider) -> Result<()> {
+        let default =
+            self.items.iter().find(|column| provider.get_column_default(&column.name.value).is_some());
+        match default {
+            Some(column) => {
+                plan_err!("{} has a DEFAULT, which would be lost: make the table anew", column.name)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The place of a column, in any case of its name where only one is meant.
+    fn place(&self, name: &Ident) -> Option<usize> {
+        let wanted = normal(name);
+        let place = self.items.iter().position(|column| column.name.value == wanted);
+        place.or_else(|| self.items.iter().position(|column| column.name.value.eq_ignore_ascii_case(&wanted)))
+    }
+
+    fn found(&self, name: &Ident) -> Result<usize> {
+        match self.place(name) {
+            Some(place) => Ok(place),
+            None => plan_err!("{} has no column {name}", self.table),
+        }
+    }
+
+    /// The rows of the table after all operations.
+    fn altered(mut self, alter: &mut AlterTable) -> Result<Query> {
+        for operation in &mut alter.operations {
+            self.alter(operation)?;
+        }
+        let table = TableFactor::Table {
+            name: self.table.clone(),
+            alias: None,
+            args: None,
+            with_hints: vec![],
+            version: None,
+            with_ordinality: false,
+            partitions: vec![],
+            json_path: None,
+            sample: None,
+            index_hints: vec![],
+        };
+        let mut select = select_all(vec![TableWithJoins { relation: table, joins: vec![] }]);
+        let items = self.items.into_iter();
+        select.projection = items
+            .map(|column| SelectItem::ExprWithAlias { expr: column.value, alias: column.name })
+            .collect();
+        Ok(plain_query(SetExpr::Select(Box::new(select))))
+    }
+
+    fn alter(&mut self, operation: &mut AlterTableOperation) -> Result<()> {
+        match operation {
+            AlterTableOperation::AddColumn { if_not_exists, column_def, .. } => {
+                if self.place(&column_def.name).is_some() {
+                    return match *if_not_exists {
+                        true => Ok(()),
+                        false => plan_err!("{} has a column {} already", self.table, column_def.name),
+                    };
+                }
+                let value = cast(default_of(column_def)?, &mut column_def.data_type);
+                self.items.push(Column { name: quoted(normal(&column_def.name)), value });
+                Ok(())
+            }
+            AlterTableOperation::DropColumn { column_names, if_exists, .. } => {
+                for name in column_names {
+                    match self.place(name) {
+                        Some(_) if self.items.len() == 1 => {
+                            return plan_err!(
+                                "{} has no other column than {name}: a table has one",
+                                self.table
+                            );
+                        }
+                        Some(place) => drop(self.items.remove(place)),
+                        None if *if_exists => {}
+                        None => drop(self.found(name)?),
+                    }
+                }
+                Ok(())
+            }
+            AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
+                let place = self.found(old_column_name)?;
+                if self.place(new_column_name).is_some_and(|other| other != place) {
+                    return plan_err!("{} has a column {new_column_name} already", self.table);
+                }
+                self.items[place].name = quoted(normal(new_column_name));
+                Ok(())
+            }
+            AlterTableOperation::AlterColumn {
+                column_name,
+                op: AlterColumnOperation::SetDataType { data_type, using, .. },
+            } => {
+                let place = self.found(column_name)?;
+                let column = &mut self.items[place];
+                let value = using.as_mut().map_or_else(|| column.value.clone(), taken);
+                column.value = cast(value, data_type);
+                Ok(())
+            }
+            other => plan_err!(
+                "ALTER TABLE {} {other} is not supported: it has ADD COLUMN, DROP COLUMN, RENAME COLUMN, ALTER COLUMN … TYPE",
+                self.table
+            ),
+        }
+    }
+}
+
+/// What a new column is in the rows that there are.
+fn default_of(column: &ColumnDef) -> Result<Expr> {
+    let mut value = Expr::value(Value::Null);
+    for option in &column.options {
+        match &option.option {
+            ColumnOption::Default(default) => value = default.clone(),
+            ColumnOption::Null | ColumnOption::Comment(_) => {}
+            other => {
+                return plan_err!(
+                    "{other} of {} is not supported: nothing would enforce it, so leave it out",
+                    column.name
+                );
+            }
+        }
+    }
+    Ok(value)
+}
+
+fn cast(value: Expr, data_type: &mut DataType) -> Expr {
+    types::convert(data_type);
+    let data_type = data_type.clone();
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(value), data_type, array: false, format: None }
+}
