@@ -10,11 +10,14 @@ use datafusion::common::{Column, ScalarValue, plan_err};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{approx_distinct, avg, count, max, min, stddev};
 use datafusion::functions_nested::expr_fn::make_array;
+use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
-use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, cast, lit, when,
+};
 use datafusion::sql::sqlparser::ast::TableFactor;
 use kelpie_datafusion::PercentileCont;
 
@@ -66,9 +69,12 @@ fn summary(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut all = all.collect::<Result<Vec<_>>>()?.into_iter();
     let mut rows = all.try_fold(LogicalPlanBuilder::from(first), |rows, other| rows.union(other))?;
     if columns > AT_ONCE {
-        // An order within a subquery is left out, unless it decides which rows there are.
+        // An order within a subquery is left out. Rows that are numbered in it come in it.
         let by_place = Expr::Column(Column::new_unqualified(PLACE)).sort(true, false);
-        rows = rows.sort_with_limit([by_place], Some(columns))?;
+        let number = row_number().order_by(vec![by_place]).build()?;
+        let name = number.schema_name().to_string();
+        let is_numbered = Expr::Column(Column::new_unqualified(name)).gt(lit(0_u64));
+        rows = rows.window([number])?.filter(is_numbered)?;
     }
     let shown = ["column_name", "column_type"].iter().chain(&VALUES);
     rows.project(shown.map(|name| Expr::Column(Column::new_unqualified(*name))))?.build()

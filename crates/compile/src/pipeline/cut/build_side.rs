@@ -28,7 +28,7 @@ const LARGER: u64 = 4;
 /// copied to the slots of their keys, while those of the other side are counted, summed up over all slots and put into buckets.
 const LARGER_THAN_REPEATED: u64 = 16;
 
-/// A table of so many times the rows that the other side can have at most is not built, whatever is left of these.
+/// A table of so many times the rows that joins can have at most is not built, whatever is left of these.
 const LARGER_THAN_ALL: u64 = 8;
 
 /// Rows of both sides below which pairs are tried as they come.
@@ -97,7 +97,7 @@ impl Cut<'_> {
             None if join.null_aware => (BuiltSide::Written, "the list of NOT IN has many rows"),
             None if join.keys.is_empty() => (BuiltSide::Written, "pairs of all rows need no index"),
             None if own.rows < FEW_ROWS => (BuiltSide::Written, "few rows are built"),
-            None if own.is_table && own.rows / LARGER_THAN_ALL >= probe.bound() => {
+            None if own.is_table && !other.is_table && own.rows / LARGER_THAN_ALL >= probe.bound() => {
                 (BuiltSide::Other, "the probe side has far fewer rows at most")
             }
             None if !own.is_table || !other.is_table => {
