@@ -242,7 +242,7 @@ impl KelpieExec {
         let may_be_first = !self.quick.was_on_gpu.load(Ordering::Relaxed);
         let (engine, schema) = (Arc::clone(&self.engine), self.schema());
         let top_rows = TopRows::of(&query, &self.translated.tables, &context);
-        let join_bounds = JoinBounds::of(&self.translated, &self.join_bounds, &context);
+        let join_bounds = JoinBounds::of(&self.translated.tables, &self.join_bounds, &context);
         let job = EngineJob { engine, query, top_rows, join_bounds, batches, schema, may_be_first };
         let (mut rows, end) = job.start(guard.0.clone())?;
         let first = rows.recv().await;

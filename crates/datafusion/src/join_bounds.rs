@@ -25,7 +25,7 @@ use tokio::runtime::Handle;
 
 use crate::source::{Data, ScanTable};
 use crate::top_rows::{BoundedQuery, reads_parts, scans_of, value_of};
-use crate::translate::{Translated, pruned};
+use crate::translate::pruned;
 use crate::types;
 
 /// Values of a table, of all columns that are asked for, from which on reading takes longer than finding out what need not be read.
@@ -84,7 +84,7 @@ struct OfScan<'a> {
 
 /// The tables of a plan, and what its joins say of them.
 pub(crate) struct JoinBounds {
-    translated: Arc<Translated>,
+    tables: Vec<Arc<ScanTable>>,
     known: Arc<KnownBounds>,
     context: Arc<TaskContext>,
     runtime: Handle,
@@ -93,12 +93,12 @@ pub(crate) struct JoinBounds {
 impl JoinBounds {
     /// `None` where there is no runtime to read on.
     pub fn of(
-        translated: &Arc<Translated>,
+        tables: &[Arc<ScanTable>],
         known: &Arc<KnownBounds>,
         context: &Arc<TaskContext>,
     ) -> Option<JoinBounds> {
         Some(JoinBounds {
-            translated: Arc::clone(translated),
+            tables: tables.to_vec(),
             known: Arc::clone(known),
             context: Arc::clone(context),
             runtime: Handle::try_current().ok()?,
@@ -144,7 +144,7 @@ impl JoinBounds {
     }
 
     fn table(&self, source: usize) -> Option<&Arc<ScanTable>> {
-        self.translated.tables.get(source)
+        self.tables.get(source)
     }
 
     /// The large tables of files of which columns have to be read.
@@ -154,7 +154,7 @@ impl JoinBounds {
             are_files && table.exact_rows().is_some_and(|rows| rows * columns as u64 >= LEAST_VALUES)
         };
         // Most queries end here, also those of many thousand nodes.
-        if !self.translated.tables.iter().any(|table| is_large(table, table.stored().fields().len())) {
+        if !self.tables.iter().any(|table| is_large(table, table.stored().fields().len())) {
             return BTreeSet::new();
         }
         let mut scans = Vec::new();

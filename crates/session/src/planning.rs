@@ -44,7 +44,7 @@ use crate::plan_cache::{
 use crate::session::run_as_a_whole;
 use crate::shown_tables::without_views_of_schemas;
 use crate::syntax::normal;
-use crate::views::{self, Views};
+use crate::views::{Views, renewed};
 
 /// The planning of a statement that is not kept.
 #[derive(Clone)]
@@ -172,7 +172,7 @@ impl Planning {
         self.sweep();
         let state = self.context.state();
         if let Some(view) = view {
-            Views::remember(&state, &view, &self.text).await?;
+            Views::remember(&state, &view, (&self.text, parsed(&state, &self.text)?)).await?;
         }
         let planned = physical_plan(&state, &plan).await?;
         Ok((planned, Arc::new(TaskContext::from(&state))))
@@ -201,7 +201,7 @@ impl Planning {
                     return Err(error);
                 }
                 if let Some(view) = view {
-                    Views::remember(&state, &view, &self.text).await?;
+                    Views::remember(&state, &view, (&self.text, parsed(&state, &self.text)?)).await?;
                 }
             }
             Change::DropView(_) | Change::Setting(..) => {
@@ -307,7 +307,7 @@ pub(crate) async fn logical_plan(
     sql: &str,
 ) -> Result<LogicalPlan> {
     if KelpieOptions::of(state.config_options()).corrections {
-        views::renew(state, &statement).await?;
+        renewed::renew(state, &statement).await?;
     }
     plan_of(state, statement, sql).await
 }

@@ -288,7 +288,7 @@ async fn of_keys_as_many_stay_as_may_match() {
     let known =
         of_parquet("SELECT value AS id, value % 100 AS other FROM generate_series(0, 9999) t(value)").await;
     let near = within(known.clone(), 0, (1000.0, 1999.0));
-    assert_eq!((near.rows, near.columns[0].distinct), (1000.0, Some(1000.0)));
+    assert!((near.rows - 1000.0).abs() < 1.0 && (near.columns[0].distinct.unwrap() - 1000.0).abs() < 1.0);
     assert_eq!(near.columns[0].range, Some((1000.0, 1999.0)));
     // What a filter leaves is among these, if it is no more.
     for (left, expected) in [(365.0, 365.0), (5000.0, 1000.0)] {

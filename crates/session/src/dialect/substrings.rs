@@ -39,6 +39,10 @@ pub(super) fn of_expr(expr: &Expr) -> Option<Expr> {
 
 fn written_out(text: Expr, start: Expr, length: Option<Expr>) -> Option<Expr> {
     let is_plain = |number: &Expr| matches!(sign(number), Some(Sign::NotNegative));
+    // What is no number at all gets the message that it gets otherwise.
+    if is_text(&start) || length.as_ref().is_some_and(is_text) {
+        return None;
+    }
     if is_plain(&start) && length.as_ref().is_none_or(is_plain) {
         return None;
     }
@@ -84,6 +88,10 @@ fn sign(number: &Expr) -> Option<Sign> {
         Expr::Nested(inner) => sign(inner),
         _ => None,
     }
+}
+
+fn is_text(value: &Expr) -> bool {
+    matches!(value, Expr::Value(value) if value.value.clone().into_string().is_some())
 }
 
 fn both(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
