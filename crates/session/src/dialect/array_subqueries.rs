@@ -9,8 +9,10 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::typed::LIST_OR_EMPTY;
 use crate::syntax::{call, name_of, normal, quoted};
+
+/// A list, and an empty one where it is NULL.
+pub(super) const LIST_OR_EMPTY: &str = "list_or_empty";
 
 const ELEMENT: &str = "kelpie: element";
 const PLACE: &str = "kelpie: place";

@@ -21,12 +21,10 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::create_physical_expr;
 
+use super::array_subqueries::LIST_OR_EMPTY;
 use super::interval_times::IntervalTimes;
 use super::names_of_types::name_of_type;
 use super::strptime::Strptime;
-
-/// A list, and an empty one where it is NULL.
-pub(super) const LIST_OR_EMPTY: &str = "list_or_empty";
 
 /// Adds the functions that a session has not got yet.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
