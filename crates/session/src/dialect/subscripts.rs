@@ -40,7 +40,7 @@ impl ExprPlanner for Subscripts {
                 }
                 Ok(PlannerResult::Planned(slice(expr, *start, *stop)))
             }
-            GetFieldAccess::ListIndex { key } if is_map && !matches!(*key, Expr::Literal(..)) => {
+            GetFieldAccess::ListIndex { key } if is_map && !key.column_refs().is_empty() => {
                 Ok(PlannerResult::Planned(array_element(map_extract(expr, *key), lit(1_i64))))
             }
             field_access => Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access })),
