@@ -26,7 +26,7 @@ fn depth(plan: &Plan) -> usize {
     let mut deepest = 0;
     let mut open = vec![(plan, 0)];
     while let Some((plan, above)) = open.pop() {
-        let level = above + 1 + own_exprs(plan).into_iter().map(expr_depth).max().unwrap_or(0);
+        let level = above + 1 + plan.exprs().into_iter().map(expr_depth).max().unwrap_or(0);
         deepest = deepest.max(level);
         open.extend(plan.inputs().into_iter().map(|input| (input, level)));
     }
@@ -41,24 +41,4 @@ fn expr_depth(expr: &Expr) -> usize {
         open.extend(children(expr).into_iter().map(|child| (child, level + 1)));
     }
     deepest
-}
-
-/// The expressions of a node itself.
-fn own_exprs(plan: &Plan) -> Vec<&Expr> {
-    match plan {
-        Plan::Scan(_) | Plan::Union { .. } | Plan::Scalars { .. } | Plan::Limit { .. } => Vec::new(),
-        Plan::Filter { predicate, .. } => vec![predicate],
-        Plan::Project { exprs, .. } => exprs.iter().collect(),
-        Plan::Aggregate { keys, aggregates, .. } => {
-            keys.iter().chain(aggregates.iter().filter_map(|aggregate| aggregate.argument.as_ref())).collect()
-        }
-        Plan::Ranked(ranked) => ranked.exprs().collect(),
-        Plan::Window(window) => window.exprs().collect(),
-        Plan::GroupingSets(sets) => sets.exprs().collect(),
-        Plan::Join(join) => {
-            let keys = join.keys.iter().flat_map(|(build, probe)| [build, probe]);
-            keys.chain(&join.residual).collect()
-        }
-        Plan::Sort { keys, .. } => keys.iter().map(|key| &key.expr).collect(),
-    }
 }
