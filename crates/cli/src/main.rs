@@ -97,6 +97,7 @@ fn start(arguments: Arguments, given: args::Given) -> Result<ExitCode> {
     let traced = trace::finish();
     // A cancelled query may still be in the middle of a batch: it is not waited for.
     runtime.shutdown_background();
+    kelpie_session::remove_pipes();
     Engine::write_learned();
     result.and_then(|code| traced.map(|()| code))
 }

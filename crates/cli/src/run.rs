@@ -257,8 +257,6 @@ impl Runner {
         };
         match result {
             Ok(timing) => {
-                // What it holds of the session, such as files that pipes were read into, goes before the program does.
-                running.task_ended.within(PATIENCE);
                 if self.timing {
                     complain(&timing_text(&timing));
                 }

@@ -38,6 +38,7 @@ mod whole_writes;
 pub use access::{Access, Refused};
 pub use database::Database;
 pub use file_facts::with_checked_readers;
+pub use files::remove_pipes;
 pub use in_database::OpenedSession;
 pub use install::install;
 pub use kelpie_datafusion::{

@@ -58,6 +58,7 @@ use options::ReadOptions;
 pub(crate) use options::check_setting;
 use patterns::{is_pattern, matches};
 use pipe::is_pipe;
+pub use pipe::remove_pipes;
 pub(crate) use schema::{Broken, LocalTables};
 pub(crate) use source::DataFile;
 use source::{NO_FILE, Source, entries};

@@ -28,11 +28,26 @@ pub(super) struct Pipe {
     folder: PathBuf,
 }
 
+/// Folders of pipes that are in use. Who removes one has the lock until it is gone.
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
 impl Drop for Pipe {
     fn drop(&mut self) {
-        // What is left of it takes room, and is no error of a statement.
-        let _ = fs::remove_dir_all(&self.folder);
+        let mut folders = FOLDERS.lock();
+        remove(&self.folder);
+        folders.retain(|folder| *folder != self.folder);
     }
+}
+
+/// Removes what came out of pipes, whoever has it still: threads that a program does not wait for when it ends may have tables of
+/// theirs then. Nothing may be read any more.
+pub fn remove_pipes() {
+    FOLDERS.lock().drain(..).for_each(|folder| remove(&folder));
+}
+
+fn remove(folder: &Path) {
+    // What is left of it takes room, and is no error of a statement.
+    let _ = fs::remove_dir_all(folder);
 }
 
 /// Whether a path is that of a pipe, or of the standard input where that is no terminal.
@@ -139,7 +154,11 @@ fn new_folder() -> io::Result<PathBuf> {
         match create_private(&folder) {
             // One that an earlier process has left.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| folder),
+            made => {
+                made?;
+                FOLDERS.lock().push(folder.clone());
+                return Ok(folder);
+            }
         }
     }
 }
