@@ -22,14 +22,15 @@ use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::Volatility;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal,
-    NegativeExpr, NotExpr, TryCastExpr,
+    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LambdaExpr,
+    LambdaVariable, LikeExpr, Literal, NegativeExpr, NotExpr, TryCastExpr,
 };
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_expr::{HigherOrderFunctionExpr, PhysicalExpr, ScalarFunctionExpr};
 use parking_lot::Mutex;
 
 use self::repeated::Finest;
+use crate::corrections::null_fields::with_null_fields;
 
 /// Expressions that are remembered.
 const KNOWN_EXPRESSIONS: usize = 2048;
@@ -147,7 +148,7 @@ impl Derived {
     /// Its values over a batch that has exactly `columns`, in the types that the table has or, of texts, others. Where one column is read
     /// and its values repeat, each is computed once.
     pub(crate) fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
-        let batch = &self.in_types(batch)?;
+        let batch = &with_null_fields(self.in_types(batch)?)?;
         if let [column] = batch.columns()
             && let Some((rows, places)) = repeated::representatives(column, self.finest)
         {
@@ -220,18 +221,34 @@ fn canonical(expr: &Expr, schema: &Schema) -> Result<Expr, String> {
 
 /// Whether every part always gives the same value for the same input, or the first that does not.
 fn is_deterministic(expr: &Expr) -> Result<(), String> {
+    are_deterministic(expr, false)
+}
+
+/// The same, also of what is within a lambda, whose parameters have no values outside of it.
+fn are_deterministic(expr: &Expr, is_in_lambda: bool) -> Result<(), String> {
     let mut refused = None;
     let walked = expr.apply(|e| {
-        refused = match e.downcast_ref::<ScalarFunctionExpr>() {
-            Some(call) => match call.fun().signature().volatility {
-                Volatility::Immutable => None,
-                Volatility::Stable => Some(format!("{} differs from query to query", call.name())),
-                Volatility::Volatile => Some(format!("{} is volatile", call.name())),
-            },
-            None if is_plain(e) => None,
-            None => Some(format!("{e} is of a kind that is not computed apart from its operator")),
+        let volatility = match e.downcast_ref::<ScalarFunctionExpr>() {
+            Some(call) => Some((call.fun().signature().volatility, call.name())),
+            None => {
+                let call = e.downcast_ref::<HigherOrderFunctionExpr>();
+                call.map(|call| (call.fun().signature().volatility, call.name()))
+            }
         };
-        Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        let lambda = e.downcast_ref::<LambdaExpr>();
+        refused = match (volatility, lambda) {
+            (Some((Volatility::Immutable, _)), _) => None,
+            (Some((Volatility::Stable, name)), _) => Some(format!("{name} differs from query to query")),
+            (Some((Volatility::Volatile, name)), _) => Some(format!("{name} is volatile")),
+            (None, Some(lambda)) => are_deterministic(lambda.body(), true).err(),
+            _ if is_plain(e) || is_in_lambda && e.is::<LambdaVariable>() => None,
+            _ => Some(format!("{e} is of a kind that is not computed apart from its operator")),
+        };
+        Ok(match (&refused, lambda) {
+            (Some(_), _) => TreeNodeRecursion::Stop,
+            (None, Some(_)) => TreeNodeRecursion::Jump,
+            (None, None) => TreeNodeRecursion::Continue,
+        })
     });
     match (walked, refused) {
         (Err(error), _) => Err(error.strip_backtrace()),

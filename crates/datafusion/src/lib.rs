@@ -55,12 +55,16 @@ mod window_functions;
 mod window_keys;
 mod window_report;
 pub mod wire;
+mod written_times;
 mod zones;
 
-pub use aggregates::{Counted, GroupedArrayAgg, Median, PercentileCont, QuantileDisc};
+pub use aggregates::{
+    ArgMost, Counted, GroupedAnyValue, GroupedArrayAgg, Median, PercentileCont, QuantileDisc,
+};
 pub use any_year::AnyYear;
 pub use constant_rows::ConstantRows;
 pub use corrections::CorrectionsRule;
+pub use corrections::null_fields::with_null_fields;
 pub use csv_ranges::CsvRanges;
 pub use decimals::{check_computed_decimals, check_decimals};
 pub use exec::{
@@ -79,9 +83,10 @@ pub use received::ReceivedExec;
 pub use recursive_terms::RecursiveTerms;
 pub use row_starts::{ByteRange, OpenQuotes, Quoting, RowStarts};
 pub use rule::{ANALYZED, KelpieRule, WholeQueryRule, note_reasons, noted_reasons, uncompiled_reasons};
-pub use translate::{Translated, scanned, translate};
+pub use translate::{Translated, scanned, skips_nulls, translate};
 pub use whole_files::whole_files;
 pub use window_filters::WindowFilters;
 pub use window_functions::mended_window_function;
 pub use window_keys::WindowKeys;
+pub use written_times::WrittenTimes;
 pub use zones::{Zone, ticks_of_second};

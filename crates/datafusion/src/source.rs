@@ -18,7 +18,7 @@ use kelpie_engine::source::Expected;
 use tokio::runtime::Handle;
 
 use crate::bound_table::BoundTable;
-use crate::corrections::nan::any_floats;
+use crate::corrections::nan::are_mended;
 use crate::derived::Derived;
 use crate::expected;
 use crate::file_version::version_of;
@@ -319,8 +319,8 @@ impl ScanTable {
     ) -> Arc<dyn TableSource> {
         let derived = self.derived.iter().map(|derived| Arc::clone(derived.field()));
         let fields: Vec<_> = self.schema.fields().iter().cloned().chain(derived).collect();
-        let (config, has_floats) = (context.session_config().options(), any_floats(&self.schema));
-        let one_nan = has_floats.then(|| KelpieOptions::of(config).corrections);
+        let (config, are_mended) = (context.session_config().options(), are_mended(&self.schema));
+        let one_nan = are_mended.then(|| KelpieOptions::of(config).corrections);
         let schema = Arc::new(Schema::new(fields));
         Arc::new(BoundTable {
             table: Arc::clone(self),

@@ -16,6 +16,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use crate::corrections::exact::{Exact, ExactOp, ExactSum};
 use crate::corrections::extremes::Extreme;
 use crate::corrections::nan::OneNan;
+use crate::corrections::texts::{How, OfText};
 use crate::corrections::zeros::OneZero;
 use crate::node::Node;
 use crate::outer_constants::OuterRowsExec;
@@ -25,7 +26,9 @@ use crate::window_functions::numbering;
 pub fn functions() -> Vec<ScalarUDF> {
     let exact =
         [ExactOp::Add, ExactOp::Subtract, ExactOp::Multiply].map(|op| ScalarUDF::from(Exact::new(op)));
-    exact.into_iter().chain([ScalarUDF::from(OneNan::new()), ScalarUDF::from(OneZero::new())]).collect()
+    let texts = How::ALL.map(|how| ScalarUDF::from(OfText::new(how)));
+    let single = [ScalarUDF::from(OneNan::new()), ScalarUDF::from(OneZero::new())];
+    exact.into_iter().chain(texts).chain(single).collect()
 }
 
 /// The aggregates that corrections put into plans, by the names under which they are sent.

@@ -11,6 +11,7 @@ pub mod error;
 mod execution;
 mod explain;
 mod foresee;
+mod grouping_keys;
 mod handover;
 mod heap;
 mod host;

@@ -160,7 +160,8 @@ fn one_value_beside_the_others_is_a_group_of_its_own() {
         let sources = [table(5000, 3, odd)];
         for keys in [0, 2, 3] {
             let slots = compare(&engine, &scan(0), &[keys], &sources);
-            assert!(slots.is_none_or(|slots| slots > 2000), "{keys}: {slots:?}");
+            // Far from the others, it makes them values with codes.
+            assert!(slots.is_none_or(|slots| slots > 40), "{keys}: {slots:?}");
         }
     }
 }

@@ -105,6 +105,18 @@ fn few_values_far_from_each_other_have_a_slot_each() {
     }
 }
 
+/// Rows are grouped by what is to count once, too.
+#[test]
+fn few_values_that_count_once() {
+    let (engine, sources) = (Engine::new(), [table(5000, 3)]);
+    let distinct = aggregate(scan(0), &[5], &[(AggregateFunction::Count, Some(2), true)]);
+    let expected = run(&engine, &distinct, &sources, on(DeviceChoice::Cpu, &[("group_table", "hash")]));
+    for device in devices() {
+        let output = run(&engine, &distinct, &sources, on(device, &[]));
+        assert_eq!(rows_of(&output.batch, false), rows_of(&expected.batch, false), "{device:?}");
+    }
+}
+
 #[test]
 fn few_rows_and_none_have_groups_too() {
     let engine = Engine::new();

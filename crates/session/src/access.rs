@@ -11,6 +11,8 @@ use datafusion::logical_expr::{LogicalPlan, Statement as LogicalStatement};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Sql;
 
+use crate::row_changes::name_of_change;
+
 /// Settings that are not of the session alone: among them is the folder for temporary files, which would be made.
 const OF_THE_PROCESS: &str = "datafusion.runtime.";
 
@@ -55,13 +57,16 @@ impl Access {
         state.config().get_extension::<Access>().map(|access| access.as_ref().clone()).unwrap_or_default()
     }
 
-    /// An error where a statement is none that the session may run. Macros never become plans.
+    /// An error where a statement is none that the session may run. Macros never become plans, and what changes rows need not.
     pub(crate) fn check_statement(&self, statement: &Statement) -> Result<()> {
         match statement {
             Statement::Statement(statement) if matches!(statement.as_ref(), Sql::CreateMacro { .. }) => {
                 self.check_write("CREATE MACRO")
             }
-            _ => Ok(()),
+            Statement::Statement(statement) if matches!(statement.as_ref(), Sql::AlterTable(_)) => {
+                self.check_write("ALTER TABLE")
+            }
+            _ => name_of_change(statement).map_or(Ok(()), |what| self.check_write(what)),
         }
     }
 

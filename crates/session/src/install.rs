@@ -25,7 +25,7 @@ use crate::corrections::{
     DistinctRows, FirstElements, Lists, SharedPlanner, SplitOrders, SubqueryValues, ValueCounts,
     VolatileOnce, WindowTypes, apart, keep_from_rules,
 };
-use crate::dialect::Subscripts;
+use crate::dialect::{Subscripts, Truths};
 use crate::file_facts::FileFacts;
 use crate::files::{infer_from_whole_rows, read_external_tables};
 use crate::plan_cache::{KeptPlans, Planned, Request};
@@ -94,7 +94,9 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     keep_from_rules(&mut builder);
     add_times(&mut builder);
     builder.analyzer().get_or_insert_default().rules.insert(0, Arc::new(WindowTypes));
-    builder.expr_planners().get_or_insert_default().insert(0, Arc::new(Subscripts));
+    let planners = builder.expr_planners().get_or_insert_default();
+    planners.insert(0, Arc::new(Subscripts));
+    planners.insert(1, Arc::new(Truths));
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     let planner_engine = Arc::clone(&engine);

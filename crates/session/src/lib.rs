@@ -22,6 +22,7 @@ mod operators;
 mod plan_cache;
 mod planning;
 mod report;
+mod row_changes;
 mod running;
 mod session;
 mod shown_tables;
@@ -32,6 +33,8 @@ mod text_keys;
 mod threads;
 mod times;
 mod timing;
+mod transactions;
+mod variables;
 mod views;
 mod whole_writes;
 

@@ -1,5 +1,7 @@
 //! The planning of statements.
 
+mod changes;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,13 +28,13 @@ use crate::access::Access;
 use crate::checked_files::check_external;
 use crate::copies::written_as_named;
 use crate::corrections::{
-    self, Which, analyzed, computed_around, is_for_names, planned_apart, share, unique_names,
-    write_out_columns, write_out_orders,
+    self, Which, analyzed, computed_around, is_for_names, planned_apart, refuse_row_changes, share,
+    unique_names, write_out_columns, write_out_orders,
 };
 use crate::database::{Change, Database, Persist, columns_of};
 use crate::dialect::{
-    self, Macros, expand_columns, expand_structs, has_dynamic_columns, look_up_values, name_columns,
-    written_anew,
+    self, Macros, expand_columns, expand_structs, has_dynamic_columns, is_sum_of_truths, look_up_values,
+    name_columns, sum_numbers, written_anew,
 };
 use crate::files::{check_setting, look_at_all, making};
 use crate::install::KelpiePlanner;
@@ -41,6 +43,7 @@ use crate::new_tables::{NewTable, is_alter, not_null};
 use crate::plan_cache::{
     Asked, GenericPlans, KeptStatements, Learning, MOST_BYTES, Named, Next, Planned, Repeatable,
 };
+use crate::row_changes::name_of_change;
 use crate::session::run_as_a_whole;
 use crate::shown_tables::without_views_of_schemas;
 use crate::syntax::normal;
@@ -89,16 +92,24 @@ impl Planning {
         }
         let mut statement = timed(Phase::Parse, || parsed(&state, &text))?;
         let alters = is_alter(&statement);
+        Access::of(&state).check_statement(&statement)?;
         if corrects {
             written_anew(&state, self.database.as_deref(), &mut statement).await?;
+            if let Some(task) = self.changes_rows(&state, &mut statement).await? {
+                return Ok(task);
+            }
         }
-        Access::of(&state).check_statement(&statement)?;
         if let Some(macros) = &macros
             && macros.follow(&statement)?
         {
             self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
             // What they mean may be another thing now.
             self.statements.forget();
+            let nothing = LogicalPlanBuilder::empty(false).build()?;
+            let planned = physical_plan(&state, &nothing).await?;
+            return Ok((planned, Arc::new(TaskContext::from(&state))));
+        }
+        if corrects && self.is_of_session(&state, &statement).await? {
             let nothing = LogicalPlanBuilder::empty(false).build()?;
             let planned = physical_plan(&state, &nothing).await?;
             return Ok((planned, Arc::new(TaskContext::from(&state))));
@@ -309,11 +320,15 @@ pub(crate) async fn logical_plan(
     if KelpieOptions::of(state.config_options()).corrections {
         renewed::renew(state, &statement).await?;
     }
-    plan_of(state, statement, sql).await
+    plan_of(state, statement, (sql, &|| parsed(state, sql))).await
 }
 
-/// The plan of a statement over views as they were planned last.
-pub(crate) async fn plan_of(state: &SessionState, statement: Statement, sql: &str) -> Result<LogicalPlan> {
+/// The plan of a statement over views as they were planned last; with its text, and with what gives the statement once more.
+pub(crate) async fn plan_of(
+    state: &SessionState,
+    statement: Statement,
+    (sql, once_more): (&str, &(dyn Fn() -> Result<Statement> + Send + Sync)),
+) -> Result<LogicalPlan> {
     let mut statement = statement;
     if lists_columns(sql) {
         look_at_all(state).await;
@@ -321,6 +336,9 @@ pub(crate) async fn plan_of(state: &SessionState, statement: Statement, sql: &st
     let corrects = KelpieOptions::of(state.config_options()).corrections;
     if corrects {
         without_views_of_schemas(&mut statement, state)?;
+        if name_of_change(&statement).is_some() {
+            refuse_row_changes(&mut statement)?;
+        }
     }
     let zoned = if corrects { with_zone(state, sql) } else { Cow::Borrowed(state) };
     let apart = if corrects { planned_apart(&zoned, &mut statement)? } else { None };
@@ -337,7 +355,7 @@ pub(crate) async fn plan_of(state: &SessionState, statement: Statement, sql: &st
         Ok::<_, DataFusionError>(statement)
     };
     // Parsed again, as the planner consumed it: most statements are planned at once.
-    let again = async |which| with_columns(parsed(state, sql)?, which).await;
+    let again = async |which| with_columns(once_more()?, which).await;
     let plan = match state.statement_to_plan(with_columns(statement, Which::Merged).await?).await {
         Ok(plan) => plan,
         Err(error) if corrects && is_for_names(&error) => {
@@ -348,6 +366,11 @@ pub(crate) async fn plan_of(state: &SessionState, statement: Statement, sql: &st
                 Err(error) => replanned(state, &renamed, error).await?,
             };
             own.restore(plan)?
+        }
+        Err(error) if corrects && is_sum_of_truths(&error) => {
+            let mut summed = again(Which::Merged).await?;
+            sum_numbers(&mut summed);
+            state.statement_to_plan(summed).await.map_err(|_| error)?
         }
         Err(error) => replanned(state, &again(Which::Merged).await?, error).await?,
     };

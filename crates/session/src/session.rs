@@ -13,7 +13,7 @@ use datafusion::catalog::DynamicFileCatalog;
 use datafusion::common::{ParamValues, plan_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, WriteOp};
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_datafusion::clock::PlanClock;
@@ -40,6 +40,8 @@ use crate::planning::{Planning, logical_plan, parsed};
 use crate::report::QueryReport;
 use crate::running::{PlannedQuery, RunningQuery};
 use crate::timing::QueryTiming;
+use crate::transactions::Transactions;
+use crate::variables::Variables;
 use crate::views::Views;
 
 pub use plans::AddedPlan;
@@ -231,6 +233,8 @@ impl KelpieSession {
         let context = Held::new(context, Arc::clone(&kept));
         context.state_ref().write().register_relation_planner(Arc::new(NumberedCopies))?;
         dialect::add_to(&context)?;
+        Variables::add(&mut context.state_ref().write())?;
+        context.state_ref().write().config_mut().set_extension(Arc::new(Transactions::default()));
         context.state_ref().write().config_mut().set_extension(Arc::new(Views::default()));
         if let Some(tables) = &files {
             // What plans a statement finds them there: the catalog shows its schemas behind the one that knows files by their paths.
@@ -245,6 +249,7 @@ impl KelpieSession {
     pub fn name_files_in_queries(&self) {
         let files = Arc::new(LocalFiles::default());
         files.session.set(&self.context);
+        files::add_whole_files(&mut self.context.state_ref().write());
         let catalogs = Arc::clone(self.context.state().catalog_list());
         self.context.register_catalog_list(Arc::new(DynamicFileCatalog::new(catalogs, files)));
     }
@@ -406,6 +411,15 @@ impl KelpieSession {
                 LogicalPlan::Explain(explain) => (*explain.plan).clone(),
                 plan => plan,
             };
+            if let LogicalPlan::Dml(write) = &plan
+                && matches!(write.op, WriteOp::Delete | WriteOp::Update | WriteOp::Truncate)
+            {
+                // Its physical plan would do it.
+                return plan_err!(
+                    "{} has no stages of its own: explain the query that finds its rows",
+                    write.op
+                );
+            }
             let mut state = state;
             explaining(&mut state);
             Ok((state.create_physical_plan(&plan).await?, state))

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
@@ -151,6 +152,20 @@ pub(crate) fn normal(ident: &Ident) -> String {
     match ident.quote_style {
         None => ident.value.to_ascii_lowercase(),
         Some(_) => ident.value.clone(),
+    }
+}
+
+/// The table that a name of up to three parts means.
+pub(crate) fn reference_of(table: &ObjectName) -> Option<TableReference> {
+    let parts: Option<Vec<String>> =
+        table.0.iter().map(|part| ObjectNamePart::as_ident(part).map(normal)).collect();
+    match parts?.as_slice() {
+        [table] => Some(TableReference::bare(table.as_str())),
+        [schema, table] => Some(TableReference::partial(schema.as_str(), table.as_str())),
+        [catalog, schema, table] => {
+            Some(TableReference::full(catalog.as_str(), schema.as_str(), table.as_str()))
+        }
+        _ => None,
     }
 }
 

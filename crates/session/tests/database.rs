@@ -331,3 +331,36 @@ async fn a_crash_leaves_the_old_or_the_new() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_rows_last() {
+    let folder = TempDir::new().unwrap();
+    {
+        let session = session(folder.path()).await;
+        run(
+            &session,
+            &[
+                "CREATE TABLE t AS SELECT * FROM (VALUES (1, 10), (2, 20), (3, 30)) AS v(i, x)",
+                "CREATE TABLE u AS SELECT * FROM (VALUES (1, 100), (4, 400)) AS v(i, y)",
+                "UPDATE t SET x = u.y FROM u WHERE t.i = u.i",
+                "DELETE FROM t WHERE i IN (SELECT 2)",
+                "MERGE INTO t USING u ON t.i = u.i WHEN NOT MATCHED THEN INSERT VALUES (u.i, u.y)",
+                "EXPLAIN DELETE FROM t",
+                "TRUNCATE u",
+                "CREATE TABLE old AS SELECT 7 AS a",
+                "ALTER TABLE old RENAME TO new",
+            ],
+        )
+        .await;
+        // A statement that fails changes nothing.
+        fails(&session, "UPDATE t SET x = CASE WHEN i = 4 THEN 'abc' ELSE '1' END", &["abc"]).await;
+        fails(&session, "BEGIN", &["no transactions"]).await;
+        assert_eq!(value(&session, "UPDATE t SET x = x + 1 WHERE i = 3 RETURNING x").await, "31");
+        assert_eq!(value(&session, "INSERT INTO t VALUES (5, 50) RETURNING i + x").await, "55");
+    }
+    let session = session(folder.path()).await;
+    assert_eq!(value(&session, "SELECT sum(i * 1000 + x) FROM t").await, "13581");
+    assert_eq!(value(&session, "SELECT count(*) FROM t").await, "4");
+    assert_eq!(value(&session, "SELECT count(*) FROM u").await, "0");
+    assert_eq!(value(&session, "SELECT a FROM new").await, "7");
+}

@@ -35,6 +35,7 @@ mod modes;
 mod movement;
 mod names;
 mod nan;
+mod null_fields;
 mod odd_columns;
 mod outer_joins;
 mod parameters;

@@ -55,3 +55,94 @@ async fn constants_of_a_side_that_may_be_missing() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// `LEFT JOIN … WHERE key IS NULL` is an anti join, whichever conditions stand beside it and whichever columns are asked for.
+#[tokio::test]
+async fn rows_without_a_match() {
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "select t.i from t left join u on t.i = u.i where u.i is null order by 1 nulls first",
+            &["NULL", "2"],
+        ),
+        (
+            "select t.i, u.i, n from t left join u on t.i = u.i where u.i is null and t.i is not null",
+            &["2 NULL NULL"],
+        ),
+        // A column that may be NULL itself tells nothing.
+        (
+            "select t.i from t left join u on t.i = u.i where n is null order by 1 nulls first",
+            &["NULL", "2", "3"],
+        ),
+        // A condition of the join drops matches, and not rows.
+        (
+            "select t.i, n from t left join u on t.i = u.i and u.n = 'one' where u.i is null order by 1 nulls first",
+            &["NULL NULL", "2 NULL", "3 NULL"],
+        ),
+        (
+            "select t.i from t left join u on t.i = u.i and t.i < 3 where u.i is null order by 1 nulls first",
+            &["NULL", "2", "3"],
+        ),
+        (
+            "select u.i, t.i from t right join u on t.i = u.i where t.i is null order by 1",
+            &["4 NULL", "4 NULL"],
+        ),
+        (
+            "select count(*), count(u.i), max(n) from t left join u on t.i = u.i where u.i is null",
+            &["2 0 NULL"],
+        ),
+        (
+            "select t.i, coalesce(u.i, -1) from t left join u on t.i = u.i where u.i is null and coalesce(n, 'x') = 'x' \
+             order by 1 nulls first",
+            &["NULL -1", "2 -1"],
+        ),
+        (
+            "select t.i from t left join u on t.i = u.i where u.i is null or t.i = 1 order by 1 nulls first",
+            &["NULL", "1", "2"],
+        ),
+        (
+            "select t.i, v.c from t left join u on t.i = u.i join (select 2 as i, 'c' as c) v on v.i = t.i where u.i is null",
+            &["2 c"],
+        ),
+        (
+            "select t.i from t left join u on t.i = u.i left join t s on s.i = t.i + 1 where u.i is null and s.i is null",
+            &["NULL"],
+        ),
+        // NULLs that are equal, and a full join, have other rows without a match.
+        (
+            "select t.i from t left join u on t.i is not distinct from u.i where u.i is null order by 1 nulls first",
+            &["NULL", "2"],
+        ),
+        (
+            "select t.i, u.i from t full join u on t.i = u.i where u.i is null order by 1 nulls first",
+            &["NULL NULL", "2 NULL"],
+        ),
+        (
+            "select t.i from t left join (select i from u where false) u on t.i = u.i where u.i is null and t.i > 1",
+            &["2", "3"],
+        ),
+        ("select u.i from (select i from t where false) t left join u on t.i = u.i where u.i is null", &[]),
+    ];
+    let mut wrong = Vec::new();
+    for settings in EVERYWHERE {
+        let session = session_with(settings);
+        for sql in [
+            "create table t as select column1 i from (values (1), (2), (3), (null))",
+            "create table u as select column1 i, column2 n from (values (1, 'one'), (3, null), (4, 'four'), (4, 'five'))",
+        ] {
+            session.sql(sql).await.unwrap();
+        }
+        for (sql, expected) in cases {
+            let mut found = answer(&session, sql).await;
+            if !sql.contains("order by") {
+                found.sort();
+            }
+            if found != *expected {
+                wrong.push(format!("{settings:?}: {sql}: {found:?}, not {expected:?}"));
+            }
+        }
+        let plan =
+            answer(&session, "explain select t.i from t left join u on t.i = u.i where u.i is null").await;
+        assert!(plan.join(" ").contains("Anti"), "{plan:?}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -309,6 +309,15 @@ fn characters_are_translated() {
             ("333".into(), "".into()),
         ],
     );
+    check_one(
+        &translate(string("aba-"), string("xyz_!")),
+        vec![
+            ("a-b-a".into(), "x_y_x".into()),
+            ("\u{e9}a\u{1f600}b".into(), "\u{e9}x\u{1f600}y".into()),
+            ("".into(), "".into()),
+            (NULL, NULL),
+        ],
+    );
     // The first of equal characters counts, and what `to` has too much is not used.
     check_one(
         &translate(string("aab\u{e9}"), string("xy\u{1f600}ef")),

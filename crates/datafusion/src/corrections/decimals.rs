@@ -146,7 +146,9 @@ fn widen(operands: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
         Operand::Computed => false,
     });
     let is_written = kinds.iter().any(|kind| matches!(kind, Operand::Written(..)));
-    if !(is_beyond || is_written) || kinds.iter().any(|kind| matches!(kind, Operand::Computed)) {
+    // Unless they fit one of as many digits: other operands, as those of the IN that a comparison was one of, have made it wider.
+    let is_tight = kinds.iter().any(|kind| matches!(kind, Operand::Digits(whole, _) if *whole > common.0));
+    if !(is_beyond || is_written || is_tight) || kinds.iter().any(|kind| matches!(kind, Operand::Computed)) {
         return Ok(false);
     }
     let as_floats = kinds.iter().any(|kind| matches!(kind, Operand::Float));
@@ -157,7 +159,7 @@ fn widen(operands: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
         }
     }
     let digits = (whole + fraction).max(1) as u8;
-    if digits > DECIMAL128_MAX_PRECISION && !is_beyond {
+    if digits > DECIMAL128_MAX_PRECISION && !(is_beyond || is_written) {
         return Ok(false);
     }
     let data_type = match digits {
@@ -212,6 +214,11 @@ fn kind(operand: &Expr, schema: &DFSchema) -> Result<Operand> {
     if let Expr::Literal(ScalarValue::Float64(Some(value)), _) = inner {
         return Ok(written(*value)?.unwrap_or(Operand::Float));
     }
+    // What was written, in its own digits.
+    if let Expr::Literal(value @ ScalarValue::Decimal128(Some(_), precision, scale @ 0..), _) = inner {
+        let before = i16::from(*precision) - i16::from(*scale);
+        return Ok(Operand::Written(value.clone(), before, i16::from(*scale)));
+    }
     if let Expr::Literal(ScalarValue::Int64(Some(value)), _) = inner {
         return Ok(Operand::Digits(value.unsigned_abs().to_string().len() as i16, 0));
     }
@@ -226,7 +233,9 @@ fn kind(operand: &Expr, schema: &DFSchema) -> Result<Operand> {
         DataType::Int32 | DataType::UInt32 => Operand::Digits(10, 0),
         DataType::Int16 | DataType::UInt16 => Operand::Digits(5, 0),
         DataType::Int8 | DataType::UInt8 => Operand::Digits(3, 0),
-        DataType::Float64 | DataType::Float32 | DataType::Float16 if !inner.column_refs().is_empty() => {
+        DataType::Float64 | DataType::Float32 | DataType::Float16
+            if !inner.column_refs().is_empty() || inner.contains_outer() =>
+        {
             Operand::Float
         }
         DataType::Null => Operand::Digits(1, 0),

@@ -1,12 +1,17 @@
 //! What DataFusion's optimizer and operators take otherwise than SQL says, mended in the logical plan: a statement then means the same
 //! whatever of it is compiled. `kelpie.corrections = off` leaves plans as they are.
 
+mod casts;
 mod decimals;
 mod distinct_counts;
 pub(crate) mod exact;
 pub(crate) mod extremes;
 pub(crate) mod nan;
+pub(crate) mod null_fields;
+mod percentiles;
 mod regexes;
+pub(crate) mod texts;
+mod written_values;
 pub(crate) mod zeros;
 
 use datafusion::common::config::ConfigOptions;
@@ -35,13 +40,18 @@ impl AnalyzerRule for CorrectionsRule {
         // The first makes new nodes, which the others look at too.
         let plan = plan.transform_up_with_subqueries(distinct_counts::corrected)?.data;
         let mend = |plan| {
+            let results = nan::rule::Results::of(&plan);
             regexes::corrected(plan)?
                 .transform_data(nan::rule::corrected)?
                 .transform_data(zeros::corrected)?
+                .transform_data(texts::corrected)?
+                .transform_data(casts::corrected)?
                 .transform_data(decimals::corrected)?
                 .transform_data(exact::corrected)?
                 .transform_data(extremes::corrected)?
-                .transform_data(corrected_moving)
+                .transform_data(percentiles::corrected)?
+                .transform_data(corrected_moving)?
+                .transform_data(|plan| results.mended(plan))
         };
         Ok(plan.transform_up_with_subqueries(mend)?.data)
     }

@@ -16,6 +16,7 @@ use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 
 use super::Expr;
+use crate::written_times::WrittenTimes;
 
 /// Rows of a batch by which it is judged whether values repeat in it, and how many may differ for that.
 const SAMPLE_ROWS: usize = 256;
@@ -49,7 +50,8 @@ pub(super) fn finest(expr: &Expr) -> Option<Finest> {
 /// The format by which a column is written, if that is all that an expression does.
 fn format_of(expr: &Expr) -> Option<&str> {
     let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
-    call.fun().inner().is::<ToCharFunc>().then_some(())?;
+    let function = call.fun().inner();
+    (function.is::<ToCharFunc>() || function.is::<WrittenTimes>()).then_some(())?;
     let [time, format] = call.args() else { return None };
     time.downcast_ref::<Column>()?;
     match format.downcast_ref::<Literal>()?.value() {

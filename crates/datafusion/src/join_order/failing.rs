@@ -12,14 +12,15 @@ use datafusion::common::ColumnStatistics;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
 use super::enumerate::JoinTree;
 use super::flatten::{Flat, Item};
 use super::graph::NodeSet;
+use crate::corrections::texts::{How, OfText};
 
 /// Whether an order evaluates what may fail only where the order before would have.
 pub(super) fn keeps_guards(flat: &Flat, before: &JoinTree, after: &JoinTree) -> bool {
@@ -105,6 +106,12 @@ pub(crate) fn may_fail(expr: &dyn PhysicalExpr, schema: &Schema) -> bool {
         if !from.is_ok_and(|from| always_casts(&from, cast.cast_type())) {
             return true;
         }
+    }
+    // Which comes before a cast of a text to a whole number.
+    let of_text = expr.downcast_ref::<ScalarFunctionExpr>();
+    let of_text = of_text.and_then(|call| call.fun().inner().as_ref().downcast_ref::<OfText>());
+    if of_text.is_some_and(|of_text| of_text.how() == How::Whole) {
+        return true;
     }
     expr.children().into_iter().any(|child| may_fail(child.as_ref(), schema))
 }

@@ -3,7 +3,8 @@
 //! DataFusion joins in the order of the FROM clause and only swaps sides. [`JoinOrderRule`] runs after that: it
 //! takes maximal trees of inner, semi and anti joins apart (`flatten`), estimates what each part keeps (`statistics`,
 //! `selectivity`, `dictionary`, `model`), looks for the cheapest order (`graph`, `enumerate`), and builds that (`rebuild`), with the
-//! same columns on top. Before that, `reduce` drops rows below aggregates that nothing above asks for. A tree whose order is good already stays as it is, as does one of which no statistics are known.
+//! same columns on top. Before that, `outer_anti` makes anti joins of outer joins of which only the rows without a match are kept, and
+//! `reduce` drops rows below aggregates that nothing above asks for. A tree whose order is good already stays as it is, as does one of which no statistics are known.
 
 mod dictionary;
 mod enumerate;
@@ -11,6 +12,7 @@ mod failing;
 mod flatten;
 mod graph;
 mod model;
+mod outer_anti;
 mod rebuild;
 mod reduce;
 mod selectivity;
@@ -97,7 +99,9 @@ impl PhysicalOptimizerRule for JoinOrderRule {
             // What is not compiled for its size is not ordered either: both take time that grows faster than the plan.
             true if Shape::of(&plan).refusal().is_none() => {
                 let planning = Planning { config, estimator: &self.estimator };
-                timed(Phase::JoinOrder, || with_room(&plan, || ordered(&plan, planning)))
+                timed(Phase::JoinOrder, || {
+                    with_room(&plan, || ordered(&outer_anti::with_anti_joins(&plan)?, planning))
+                })
             }
             true => Ok(plan),
             false => Ok(plan),

@@ -96,7 +96,10 @@ pub(crate) fn selectivity(expr: &Expr, input: &Estimate) -> f64 {
             };
         return if like.negated() { 1.0 - share } else { share };
     }
-    let nulls = |arg: &Expr| column_of(arg).and_then(|i| input.columns.get(i)).map(|column| column.nulls);
+    let is_known =
+        |column: &&ColumnEstimate| column.nulls > 0.0 || column.domain.is_some() || column.range.is_some();
+    let column = |arg: &Expr| column_of(arg).and_then(|i| input.columns.get(i)).filter(is_known);
+    let nulls = |arg: &Expr| column(arg).map(|column| column.nulls);
     if let Some(null) = expr.downcast_ref::<IsNullExpr>() {
         return nulls(null.arg()).unwrap_or(PATTERN);
     }

@@ -323,9 +323,16 @@ fn of_join(
     let keeps_left = (values_right / values_left).min(1.0) * residual;
     let keeps_right = (values_left / values_right).min(1.0) * residual;
     let drops = |keeps: f64| (1.0 - keeps).max(SMALLEST_ANTI);
-    let both = |rows: f64| {
+    let both = |left: &Estimate, right: &Estimate, rows: f64| {
         let columns = left.columns.iter().chain(&right.columns).cloned().collect();
         Estimate { rows: rows.max(1.0), base_rows: rows.max(1.0), columns }
+    };
+    // Rows without a match have NULLs for the other side.
+    let missing = |side: &Estimate, (kept, keeps): (&Estimate, f64), rows: f64| {
+        let share = (kept.rows * drops(keeps) / rows.max(1.0)).min(1.0);
+        let mut side = side.clone();
+        side.columns.iter_mut().for_each(|column| column.nulls += (1.0 - column.nulls) * share);
+        side
     };
     let marked = |side: &Estimate| {
         let mut side = side.clone();
@@ -333,10 +340,20 @@ fn of_join(
         side
     };
     match join_type {
-        JoinType::Inner => both(inner),
-        JoinType::Left => both(inner.max(left.rows)),
-        JoinType::Right => both(inner.max(right.rows)),
-        JoinType::Full => both(inner.max(left.rows).max(right.rows)),
+        JoinType::Inner => both(&left, &right, inner),
+        JoinType::Left => {
+            let rows = inner.max(left.rows);
+            both(&left, &missing(&right, (&left, keeps_left), rows), rows)
+        }
+        JoinType::Right => {
+            let rows = inner.max(right.rows);
+            both(&missing(&left, (&right, keeps_right), rows), &right, rows)
+        }
+        JoinType::Full => {
+            let rows = inner.max(left.rows).max(right.rows);
+            let of_right = missing(&right, (&left, keeps_left), rows);
+            both(&missing(&left, (&right, keeps_right), rows), &of_right, rows)
+        }
         JoinType::LeftSemi => left.thinned(keeps_left),
         JoinType::LeftAnti => left.thinned(drops(keeps_left)),
         JoinType::RightSemi => right.thinned(keeps_right),

@@ -280,7 +280,7 @@ fn pair(first: Expr, second: Expr) -> Expr {
 }
 
 /// Whether a function is one of those that are compiled, all of which skip NULL.
-pub(crate) fn skips_nulls(udf: &AggregateUDF) -> bool {
+pub fn skips_nulls(udf: &AggregateUDF) -> bool {
     function(udf).is_some()
 }
 

@@ -21,6 +21,7 @@ use super::expr::{ExprTranslator, align, is_zoned};
 use crate::any_year::AnyYear;
 use crate::corrections::exact::{Exact, ExactOp};
 use crate::corrections::nan::OneNan;
+use crate::corrections::texts::{How, OfText};
 use crate::corrections::zeros::OneZero;
 use crate::types;
 use crate::zones::ticks_of_second;
@@ -106,6 +107,12 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
     }
     if implementation.is::<OneZero>() {
         return one_zero(translator, call);
+    }
+    if implementation.downcast_ref::<OfText>().is_some_and(|of_text| of_text.how() == How::Whole)
+        && let [text] = call.args()
+    {
+        // Digits alone are read; what else there is fails, and DataFusion's operators do it.
+        return Some(ExprKind::Cast { input: Box::new(translator.expr(text)?), safe: false });
     }
     if let Some(function) = simple(implementation) {
         return simple_call(translator, call, function);

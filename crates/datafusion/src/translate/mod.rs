@@ -18,6 +18,7 @@ mod translated;
 mod translator;
 mod unnest;
 mod window;
+mod written_lists;
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use kelpie_compile::plan::Plan;
 use kelpie_engine::Engine;
 
-pub(crate) use self::aggregate::skips_nulls;
+pub use self::aggregate::skips_nulls;
 use self::derive::{Below, Deriver};
 use self::expr::ExprTranslator;
 use self::first_row::FirstRows;
@@ -114,7 +115,10 @@ impl Translator {
         if self.refused.contains(node) {
             return None;
         }
+        let is_of_any_order = translator::is_of_any_order(node, self.is_of_any_order);
+        let around = std::mem::replace(&mut self.is_of_any_order, is_of_any_order);
         let plan = self.operator(node);
+        self.is_of_any_order = around;
         if plan.is_none() {
             self.refused.insert(node);
         }

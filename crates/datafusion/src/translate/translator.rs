@@ -4,10 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::unnest::UnnestExec;
 
 use super::derive::Request;
 use super::translated::{KnownScalar, Reasons};
-use crate::node::Node;
+use crate::node::{Node, pass_through};
 use crate::source::ScanTable;
 
 /// Translates the nodes of one plan.
@@ -26,6 +30,18 @@ pub(crate) struct Translator {
     pub(super) scalars: Vec<KnownScalar>,
     /// What computes the parameters of the plan, each in the order of its place.
     pub(super) parameters: Vec<Node>,
+    /// Whether nobody sees the order of the rows of what is translated.
+    pub(super) is_of_any_order: bool,
+}
+
+/// Whether nobody sees the order of a node's input: groups hide it, and what works row by row has the order of its input, which is hidden
+/// where its own is.
+pub(super) fn is_of_any_order(node: &Node, around: bool) -> bool {
+    if node.is::<AggregateExec>() {
+        return true;
+    }
+    let keeps = node.is::<FilterExec>() || node.is::<ProjectionExec>() || node.is::<UnnestExec>();
+    (keeps || pass_through(node).is_some()) && around && node.fetch().is_none()
 }
 
 /// Nodes of one plan that do not translate, so that each is tried once: what is above them does not either. They are known

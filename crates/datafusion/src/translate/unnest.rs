@@ -14,6 +14,7 @@ use kelpie_compile::types::{DataType, Field, Literal};
 use super::derive::{REQUESTS, Request, unnested};
 use super::plans::projected;
 use super::translator::Translator;
+use super::written_lists::WrittenLists;
 use crate::join_order::rows_estimate;
 use crate::node::Node;
 use crate::types;
@@ -26,6 +27,11 @@ const LEAST_SHARE: f64 = 0.01;
 /// The table that the lists are of gets the elements as further columns, and so many rows, wherever it is below: filters and
 /// projections on the way are of its other columns, and an inner join repeats what it finds for a row.
 pub(super) fn unnest(translator: &mut Translator, node: &Node, unnest: &UnnestExec) -> Option<Plan> {
+    if translator.is_of_any_order
+        && let Some(lists) = WrittenLists::of(unnest)
+    {
+        return lists.plan(translator, node);
+    }
     let before = translator.tables.len();
     let input = translator.plan(unnest.input());
     let (scan, unnested) = match unnested(unnest) {

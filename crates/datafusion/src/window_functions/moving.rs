@@ -13,8 +13,10 @@ use datafusion::arrow::datatypes::{DataType, FieldRef, Float64Type};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::Result;
+use datafusion::functions_aggregate::bit_and_or_xor::bit_xor_udaf;
 use datafusion::functions_aggregate::{
-    all_default_aggregate_functions, average, count, min_max, stddev, sum, variance,
+    all_default_aggregate_functions, average, correlation, count, covariance, min_max, regr, stddev, sum,
+    variance,
 };
 use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionDefinition};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -139,7 +141,7 @@ impl AggregateUDFImpl for Moving {
             return Ok(Box::new(Halves::new(statistic)));
         }
         let own = self.inner.create_sliding_accumulator(arguments.clone())?;
-        match own.supports_retract_batch() {
+        match own.supports_retract_batch() && subtracts_exactly(&self.inner) {
             true => Ok(own),
             false => Ok(Box::new(InBlocks::new(Arc::clone(&self.inner), &arguments))),
         }
@@ -182,6 +184,17 @@ impl AggregateUDFImpl for Moving {
     fn documentation(&self) -> Option<&Documentation> {
         self.inner.documentation()
     }
+}
+
+/// Whether an aggregate comes to what the rest of a frame does once rows are subtracted from it. Products of floats lose digits so, and a
+/// `bit_xor` from which all is taken is 0, where it should be NULL.
+fn subtracts_exactly(function: &AggregateUDF) -> bool {
+    let implementation = function.inner().as_ref();
+    !(*function == *bit_xor_udaf()
+        || implementation.is::<correlation::Correlation>()
+        || implementation.is::<covariance::CovarianceSample>()
+        || implementation.is::<covariance::CovariancePopulation>()
+        || implementation.is::<regr::Regr>())
 }
 
 /// What is made of floats.

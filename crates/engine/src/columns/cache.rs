@@ -8,6 +8,7 @@ use kelpie_compile::layout::Storage;
 use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use parking_lot::Mutex;
 
+use super::coding;
 use super::glance::{Seen, Watch};
 use super::key::{Key, Keyed};
 use super::placing::{PartitionRows, Promised};
@@ -370,26 +371,18 @@ impl ColumnCache {
             wanted.place = None;
             plan
         });
-        let mut plans = plans.collect::<Result<Vec<_>, _>>()?;
+        let plans = plans.collect::<Result<Vec<_>, _>>()?;
         split.add(Phase::Encode, encoding.elapsed().as_nanos() as u64);
         let table = || source.name();
         trace::record(Track::Reading, (encoding, Instant::now()), || format!("lay out {}", table()));
         let uploading = Instant::now();
-        let mut bytes: u64 = plans.iter().map(store::Planned::bytes).sum();
+        let bytes: u64 = plans.iter().map(store::Planned::bytes).sum();
         let placed: u64 = plans.iter().map(store::Planned::placed_bytes).sum();
-        // Codes beside values lie on the device, and only make queries faster: none shall fail for them.
-        if placement == Placement::Host || bytes.saturating_add(held_bytes) > budget / 2 {
-            plans.iter_mut().for_each(store::Planned::without_codes);
-            bytes = plans.iter().map(store::Planned::bytes).sum();
-        }
         let on_host = match placement {
             Placement::Device => false,
             Placement::Host => true,
             Placement::Either => !self.leaves_room(device, bytes.saturating_sub(placed)),
         };
-        if on_host {
-            plans.iter_mut().for_each(store::Planned::without_codes);
-        }
         if !on_host {
             if bytes.saturating_add(held_bytes) > budget {
                 return Err(too_large(source, &wanted, bytes, held_bytes, budget));
@@ -416,6 +409,34 @@ impl ColumnCache {
         split.add(Phase::Upload, uploading.elapsed().as_nanos() as u64);
         trace::record(Track::Copies, (uploading, Instant::now()), || format!("columns of {}", table()));
         Ok(resident)
+    }
+
+    /// Gives a column of a query, whose columns have `held_bytes`, codes beside its values, where these are few and far from each other:
+    /// rows are grouped by it. Codes only make queries faster, and none fails for want of memory for them.
+    pub(crate) fn give_codes(
+        &self,
+        device: &Arc<dyn Device>,
+        column: &ResidentColumn,
+        held_bytes: u64,
+        cancel: &CancelToken,
+    ) -> Result<(), EngineError> {
+        let most_bytes = column.rows.saturating_mul(2);
+        if held_bytes.saturating_add(most_bytes) > device.memory().1 / 2 {
+            return Ok(());
+        }
+        let allocate = |bytes: usize| {
+            self.make_room(device, bytes as u64);
+            self.allocate(device, bytes)
+        };
+        match coding::codes_of(column, device.as_ref(), &allocate, cancel) {
+            Ok(codes) => {
+                // Another query may have given it some meanwhile: they are the same.
+                let _ = column.coded.set(codes);
+                Ok(())
+            }
+            Err(EngineError::Device(DeviceError::OutOfMemory { .. })) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Gives columns their places on the device before they are read, where it is known how they will be stored and that they

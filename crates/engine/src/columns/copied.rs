@@ -1,7 +1,7 @@
 //! Columns that lie on a device of another kind: they are copied from there, as reading them again would decode files once more.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Instant;
 
@@ -60,13 +60,11 @@ impl<'a> Copying<'a> {
             Some((offsets, bytes)) => Some((place(offsets)?, place(bytes)?)),
             None => None,
         };
-        let coded = match &column.coded {
-            Some(coded) => {
-                let (codes, entries) = (place(&coded.codes)?, place(&coded.entries)?);
-                Some(ColumnCodes { codes, entries, ..coded.clone() })
-            }
-            None => None,
-        };
+        let coded = OnceLock::new();
+        if let Some(known) = column.codes() {
+            let (codes, entries) = (place(&known.codes)?, place(&known.entries)?);
+            let _ = coded.set(Some(ColumnCodes { codes, entries, ..known.clone() }));
+        }
         Ok(ResidentColumn { data, validity, offsets, dictionary, coded, ..column.clone() })
     }
 

@@ -113,7 +113,7 @@ impl Glance {
         self.rows += part.rows() as u64;
         self.has_nulls |= part.validity.iter().any(|(_, nulls)| nulls.is_some());
         match &part.values {
-            Values::Integers(chunks, _) => {
+            Values::Integers(chunks) => {
                 let ranges = chunks.iter().filter_map(IntegerChunk::range);
                 self.range = self.range.into_iter().chain(ranges).reduce(Range::union);
             }

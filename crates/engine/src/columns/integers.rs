@@ -7,7 +7,6 @@ use kelpie_compile::types::Range;
 use kelpie_device::{Device, DeviceError};
 use kelpie_kir::Scalar;
 
-use super::coding::Coder;
 use super::order::ChunkOrder;
 use super::placing::{Placing, get, put};
 use super::width::Width;
@@ -40,14 +39,6 @@ pub(super) struct IntegerChunk {
 
 /// Where a partition writes a column's values while it is read, if that is known.
 pub(super) type WritesTo<'a> = (Option<&'a mut Placing>, &'a dyn Device);
-
-/// Where a partition's integers go.
-pub(super) struct Target<'a> {
-    /// Their place.
-    pub writes_to: WritesTo<'a>,
-    /// What gives them codes.
-    pub coder: &'a mut Coder,
-}
 
 /// A native integer of Arrow.
 trait Native: Copy + Ord {
@@ -107,19 +98,19 @@ impl IntegerChunk {
     /// Encodes an array of a type that is an integer inside.
     pub(super) fn encode<T>(
         array: &PrimitiveArray<T>,
-        target: Target<'_>,
+        writes_to: WritesTo<'_>,
     ) -> Result<IntegerChunk, DeviceError>
     where
         T: ArrowPrimitiveType,
         T::Native: NativeValue,
     {
-        T::Native::encode(array.values(), array.nulls(), target)
+        T::Native::encode(array.values(), array.nulls(), writes_to)
     }
 
     /// Encodes booleans as 0 and 1.
     pub(super) fn encode_booleans(
         array: &BooleanArray,
-        target: Target<'_>,
+        writes_to: WritesTo<'_>,
     ) -> Result<IntegerChunk, DeviceError> {
         let bits = match array.nulls() {
             Some(nulls) => array.values() & nulls.inner(),
@@ -127,20 +118,20 @@ impl IntegerChunk {
         };
         let (rows, valid) = (array.len(), array.len() - array.null_count());
         if valid == 0 {
-            return IntegerChunk::without_values(rows, target);
+            return IntegerChunk::without_values(rows, writes_to);
         }
         let set = bits.count_set_bits();
         let range = Range::new(u8::from(set == valid), u8::from(set > 0));
         // What is under a NULL is a value of the batch too.
         let values = if set == valid { vec![1; rows] } else { bits.iter().map(u8::from).collect() };
-        IntegerChunk::of_values(&values, range, target)
+        IntegerChunk::of_values(&values, range, writes_to)
     }
 
     /// Values, of which none is NULL and some may be.
     fn of_values<T: Native>(
         values: &[T],
         range: Range,
-        Target { writes_to: (placing, device), coder }: Target<'_>,
+        (placing, device): WritesTo<'_>,
     ) -> Result<IntegerChunk, DeviceError> {
         let rows = values.len();
         let order = ChunkOrder::of(values);
@@ -158,14 +149,11 @@ impl IntegerChunk {
         };
         let sample = spread::sample(values, Native::low);
         let step = spacing::step(values, Native::low, range);
-        coder.take(values, Native::low, (range, step));
         Ok(IntegerChunk { rows, values: Some(stored), sample, step, order })
     }
 
     /// Rows that are all NULL.
-    fn without_values(rows: usize, target: Target<'_>) -> Result<IntegerChunk, DeviceError> {
-        let Target { writes_to: (placing, device), coder } = target;
-        coder.skip(rows);
+    fn without_values(rows: usize, (placing, device): WritesTo<'_>) -> Result<IntegerChunk, DeviceError> {
         if let Some(placing) = placing {
             placing.skip(device, rows)?;
         }
@@ -236,7 +224,7 @@ pub(super) trait NativeValue: Sized {
     fn encode(
         values: &[Self],
         nulls: Option<&NullBuffer>,
-        target: Target<'_>,
+        writes_to: WritesTo<'_>,
     ) -> Result<IntegerChunk, DeviceError>;
 }
 
@@ -244,7 +232,7 @@ impl<T: Native> NativeValue for T {
     fn encode(
         values: &[T],
         nulls: Option<&NullBuffer>,
-        target: Target<'_>,
+        writes_to: WritesTo<'_>,
     ) -> Result<IntegerChunk, DeviceError> {
         let filled: Vec<T>;
         let values = match nulls.filter(|nulls| nulls.null_count() > 0) {
@@ -253,15 +241,15 @@ impl<T: Native> NativeValue for T {
                 // A value under a NULL becomes a value of the batch, so that it costs no width.
                 let filler = nulls.valid_indices().next().and_then(|index| values.get(index));
                 let Some(filler) = filler else {
-                    return IntegerChunk::without_values(values.len(), target);
+                    return IntegerChunk::without_values(values.len(), writes_to);
                 };
                 filled = with_filler(values, nulls, *filler);
                 &filled
             }
         };
         match T::bounds(values) {
-            Some(range) => IntegerChunk::of_values(values, range, target),
-            None => IntegerChunk::without_values(0, target),
+            Some(range) => IntegerChunk::of_values(values, range, writes_to),
+            None => IntegerChunk::without_values(0, writes_to),
         }
     }
 }

@@ -14,9 +14,8 @@ use kelpie_device::{CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
 use parking_lot::Mutex;
 
-use super::coding::{self, Coder};
 use super::glance::{self, Glance, Seen};
-use super::integers::{IntegerChunk, Target, WritesTo};
+use super::integers::{IntegerChunk, WritesTo};
 use super::placing::{Place, Placing};
 use super::text::TextPartition;
 use crate::error::EngineError;
@@ -134,8 +133,7 @@ fn is_form_of(found: &DataType, wanted: &DataType) -> bool {
 /// The encoded batches of one column of one partition, in order.
 #[derive(Debug)]
 pub(super) enum Values {
-    /// With what gives them codes, as long as they are few.
-    Integers(Vec<IntegerChunk>, Coder),
+    Integers(Vec<IntegerChunk>),
     Floats(Vec<FloatChunk>),
     Text(TextPartition),
 }
@@ -172,10 +170,7 @@ impl PartitionColumn {
     /// The part of a column that is in a partition of a table of so many rows, where they are known.
     fn new(wanted: &Wanted, partition: usize, rows: Option<u64>) -> PartitionColumn {
         let values = match wanted.kind {
-            Kind::Integer => {
-                let range = wanted.expected.and_then(|expected| expected.range);
-                Values::Integers(Vec::new(), Coder::new(coding::most_values(range, rows)))
-            }
+            Kind::Integer => Values::Integers(Vec::new()),
             Kind::Float(_) => Values::Floats(Vec::new()),
             Kind::Text => Values::Text(TextPartition::new(rows)),
         };
@@ -196,11 +191,9 @@ impl PartitionColumn {
     ) -> Result<Option<usize>, DeviceError> {
         let writes_to = (self.placing.as_mut(), device);
         let bytes = match &mut self.values {
-            Values::Integers(chunks, coder) => {
-                let coded = coder.bytes();
-                let target = Target { writes_to, coder };
-                let Some(chunk) = encode_integers(array, target)? else { return Ok(None) };
-                let bytes = chunk.bytes() + coder.bytes().saturating_sub(coded);
+            Values::Integers(chunks) => {
+                let Some(chunk) = encode_integers(array, writes_to)? else { return Ok(None) };
+                let bytes = chunk.bytes();
                 chunks.push(chunk);
                 bytes
             }
@@ -247,14 +240,16 @@ fn encode_floats(
 }
 
 /// `None` where the array is of no type that is an integer inside.
-fn encode_integers(array: &ArrayRef, target: Target<'_>) -> Result<Option<IntegerChunk>, DeviceError> {
+fn encode_integers(array: &ArrayRef, writes_to: WritesTo<'_>) -> Result<Option<IntegerChunk>, DeviceError> {
     macro_rules! encode {
         ($type:ty) => {
-            array.as_primitive_opt::<$type>().map(|array| IntegerChunk::encode(array, target))
+            array.as_primitive_opt::<$type>().map(|array| IntegerChunk::encode(array, writes_to))
         };
     }
     let chunk = match array.data_type() {
-        DataType::Boolean => array.as_boolean_opt().map(|array| IntegerChunk::encode_booleans(array, target)),
+        DataType::Boolean => {
+            array.as_boolean_opt().map(|array| IntegerChunk::encode_booleans(array, writes_to))
+        }
         DataType::Int8 => encode!(Int8Type),
         DataType::Int16 => encode!(Int16Type),
         DataType::Int32 => encode!(Int32Type),

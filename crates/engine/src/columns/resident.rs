@@ -44,8 +44,8 @@ pub struct ResidentColumn {
     pub order: Option<Direction>,
     /// The distances of its values, by all of its rows, where they have one.
     pub spacing: Option<Spacing>,
-    /// Codes beside its values, where these are few integers far from each other.
-    pub coded: Option<ColumnCodes>,
+    /// Codes beside its values, where these are few integers far from each other, once rows were grouped by it.
+    pub coded: OnceLock<Option<ColumnCodes>>,
 }
 
 /// Codes beside a column's values.
@@ -65,6 +65,11 @@ impl ResidentColumn {
         *self.clustered.get_or_init(|| spread::are_clustered(&self.zones, self.rows))
     }
 
+    /// The codes beside its values, where it has some.
+    pub fn codes(&self) -> Option<&ColumnCodes> {
+        self.coded.get()?.as_ref()
+    }
+
     /// What the compiler must know of it.
     pub fn facts(&self) -> ColumnFacts {
         ColumnFacts {
@@ -74,7 +79,7 @@ impl ResidentColumn {
             is_clustered: self.is_clustered(),
             is_unique: self.is_unique,
             spacing: self.spacing,
-            codes: self.coded.as_ref().map(|coded| coded.layout),
+            codes: self.codes().map(|coded| coded.layout),
             order: self.order,
         }
     }
@@ -82,7 +87,7 @@ impl ResidentColumn {
     /// Bytes of all buffers.
     pub fn stored_bytes(&self) -> u64 {
         let pair = self.dictionary.iter().flat_map(|(offsets, bytes)| [offsets, bytes]);
-        let codes = self.coded.iter().flat_map(|coded| [&coded.codes, &coded.entries]);
+        let codes = self.codes().into_iter().flat_map(|coded| [&coded.codes, &coded.entries]);
         let all = [Some(&self.data), self.validity.as_ref(), self.offsets.as_ref()]
             .into_iter()
             .flatten()

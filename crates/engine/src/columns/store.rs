@@ -12,11 +12,10 @@ use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
 use parking_lot::Mutex;
 
-use super::coding::{CodeRun, Coder, PlannedCodes};
 use super::integers::{self, IntegerChunk};
 use super::placing::Place;
 use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
-use super::resident::{ColumnCodes, ResidentColumn};
+use super::resident::ResidentColumn;
 use super::sample::{Sample, of_text};
 use super::spread::{self, Spread, Zone};
 use super::text::{Codes, Interner, TextChunk, TextPartition};
@@ -48,7 +47,6 @@ pub(super) struct Planned {
     is_unique: bool,
     order: Option<Direction>,
     spacing: Option<Spacing>,
-    codes: Option<PlannedCodes>,
     /// Where its values are, if they were written while it was read.
     place: Option<Buffer>,
 }
@@ -74,15 +72,12 @@ pub(super) fn plan(
 ) -> Result<Planned, EngineError> {
     let rows = parts.iter().map(PartitionColumn::rows).sum();
     let place = placed(wanted, &mut parts, device)?;
-    let (mut validity, mut chunks, mut coders) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut validity, mut chunks) = (Vec::new(), Vec::new());
     let (mut floats, mut texts) = (Vec::new(), Vec::new());
     for part in parts {
         validity.extend(part.validity);
         match part.values {
-            Values::Integers(more, coder) => {
-                chunks.extend(more);
-                coders.push(coder);
-            }
+            Values::Integers(more) => chunks.extend(more),
             Values::Floats(more) => floats.extend(more),
             Values::Text(partition) => texts.push(partition),
         }
@@ -92,7 +87,7 @@ pub(super) fn plan(
         validity.iter().any(|(_, nulls)| nulls.is_some()) || common.is_some_and(|common| common.has_nulls);
     let mut planned = match wanted.kind {
         Kind::Integer => {
-            plan_integers((chunks, coders), rows, (place.as_ref(), common.and_then(|common| common.range)))
+            plan_integers(chunks, rows, (place.as_ref(), common.and_then(|common| common.range)))
         }
         Kind::Float(scalar) => {
             let width = scalar.bytes() as usize;
@@ -127,7 +122,7 @@ fn placed(
             Some(placing) => placing.end(device)?,
             None => part.rows() == 0,
         };
-        if let Values::Integers(chunks, _) = &part.values {
+        if let Values::Integers(chunks) = &part.values {
             range = chunks.iter().filter_map(IntegerChunk::range).chain(range).reduce(Range::union);
         }
     }
@@ -145,7 +140,7 @@ fn placed(
         };
         let mut row = 0;
         match &mut part.values {
-            Values::Integers(chunks, _) => {
+            Values::Integers(chunks) => {
                 for chunk in chunks {
                     chunk.take_back(&slice(row, chunk.rows()));
                     row += chunk.rows();
@@ -170,7 +165,7 @@ fn placed(
 const TEXTS_OF_CHUNK: usize = 32;
 
 fn plan_integers(
-    (chunks, coders): (Vec<IntegerChunk>, Vec<Coder>),
+    chunks: Vec<IntegerChunk>,
     rows: usize,
     (place, common): (Option<&Place>, Option<Range>),
 ) -> Planned {
@@ -196,7 +191,6 @@ fn plan_integers(
     planned.spacing = spacing;
     planned.spread = spread;
     planned.sample = sample;
-    planned.codes = PlannedCodes::of(coders, rows, (range, spacing));
     planned
 }
 
@@ -309,7 +303,6 @@ impl Planned {
             is_unique: false,
             order: None,
             spacing: None,
-            codes: None,
             place: None,
         }
     }
@@ -317,13 +310,8 @@ impl Planned {
     /// Leaves out what holds for the rows of this column alone, and not for others that it is to be as.
     fn forget(&mut self) {
         self.zones.clear();
-        (self.spread, self.sample, self.codes) = (Spread::default(), None, None);
+        (self.spread, self.sample) = (Spread::default(), None);
         (self.is_unique, self.order, self.spacing) = (false, None, None);
-    }
-
-    /// Leaves out the codes beside its values.
-    pub(super) fn without_codes(&mut self) {
-        self.codes = None;
     }
 
     /// Bytes of it that lie on the device already.
@@ -339,8 +327,7 @@ impl Planned {
             PlannedValues::Codes { entries, .. } => entries.bytes().len() + entries.offsets().len() * 4,
             _ => 0,
         };
-        let codes = self.codes.as_ref().map_or(0, |codes| codes.code_bytes() + codes.entries().len());
-        self.data_bytes + (validity + offsets + dictionary + codes) as u64
+        self.data_bytes + (validity + offsets + dictionary) as u64
     }
 
     /// Allocates the column's buffers and lists what is to be written to them.
@@ -364,7 +351,6 @@ impl Planned {
             is_unique,
             order,
             spacing,
-            codes,
             place,
         } = self;
         let on_host = on_host && place.is_none();
@@ -399,7 +385,6 @@ impl Planned {
             dictionary = Some(pair);
         }
         values.tasks(&data, offsets.as_ref().zip(offset_bytes), base, &layout, tasks);
-        let coded = codes.map(|codes| place_codes(codes, device, allocate, tasks)).transpose()?;
         let rows = rows as u64;
         Ok(ResidentColumn {
             layout,
@@ -418,24 +403,9 @@ impl Planned {
             is_unique,
             order,
             spacing,
-            coded,
+            coded: OnceLock::new(),
         })
     }
-}
-
-/// Allocates the codes beside a column's values, on the device, and lists what is to be written to them.
-fn place_codes(
-    codes: PlannedCodes,
-    device: &dyn Device,
-    allocate: &dyn Fn(bool, usize) -> Result<Buffer, DeviceError>,
-    tasks: &mut Vec<Task>,
-) -> Result<ColumnCodes, DeviceError> {
-    let (layout, values) = (codes.layout(), codes.entries());
-    let (buffer, entries) = (allocate(false, codes.code_bytes())?, allocate(false, values.len())?);
-    device.upload(&entries, 0, &values)?;
-    let task = |(offset, run)| Task { buffer: buffer.clone(), offset, work: Work::ValueCodes(run) };
-    tasks.extend(codes.runs().map(task));
-    Ok(ColumnCodes { layout, codes: buffer, entries })
 }
 
 impl PlannedValues {
@@ -540,7 +510,6 @@ enum Work {
     Integers { run: Vec<IntegerChunk>, width: Width, filler: i128 },
     Copies(Vec<FloatChunk>),
     Codes { run: Vec<TextChunk>, code: Scalar, remap: Arc<[u32]> },
-    ValueCodes(CodeRun),
     Texts { run: Vec<TextChunk>, entries: Arc<Interner>, start: u64, ends: Ends },
     Validity(Vec<(usize, Option<NullBuffer>)>),
 }
@@ -576,7 +545,6 @@ impl Task {
                 };
                 device.upload(&buffer, offset, &stored)
             }
-            Work::ValueCodes(run) => device.upload(&buffer, offset, &run.stored()),
             Work::Texts { run, entries, start, ends } => {
                 let positions = match ends.width {
                     4 => HostBuffer::from_vec(all_ends::<u32>(&run, &entries, start)),

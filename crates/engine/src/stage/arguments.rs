@@ -109,7 +109,7 @@ pub fn part_of(column: &ResidentColumn, part: ColumnPart) -> Option<&Buffer> {
         ColumnPart::Offsets => column.offsets.as_ref(),
         ColumnPart::DictionaryOffsets => column.dictionary.as_ref().map(|(offsets, _)| offsets),
         ColumnPart::DictionaryBytes => column.dictionary.as_ref().map(|(_, bytes)| bytes),
-        ColumnPart::Codes => column.coded.as_ref().map(|coded| &coded.codes),
-        ColumnPart::Entries => column.coded.as_ref().map(|coded| &coded.entries),
+        ColumnPart::Codes => column.codes().map(|coded| &coded.codes),
+        ColumnPart::Entries => column.codes().map(|coded| &coded.entries),
     }
 }

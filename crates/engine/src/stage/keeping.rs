@@ -279,7 +279,7 @@ fn encode(
         is_unique: false,
         order: made.column.order.filter(|_| measured.nulls == 0),
         spacing: None,
-        coded: None,
+        coded: OnceLock::new(),
     };
     let same = |scalar| Written { from: scalar, to: scalar, base: 0, filler: 0 };
     match &made.values {

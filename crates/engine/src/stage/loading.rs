@@ -11,8 +11,10 @@ use parking_lot::Mutex;
 use super::loaded::{Loaded, describe};
 use crate::columns::{ColumnCache, Watch, Wish, expected_layouts};
 use crate::error::EngineError;
+use crate::grouping_keys::GroupingKeys;
 use crate::intermediate::Input;
 use crate::metrics::QueryMetrics;
+use crate::split::Phase;
 
 /// The scans of a plan, in the compiler's order.
 pub fn scans(plan: &Plan) -> Vec<&Scan> {
@@ -43,6 +45,7 @@ pub fn load(
 ) -> Result<Vec<Loaded>, EngineError> {
     let mut loaded = Vec::new();
     let scans = scans(plan);
+    let grouped_by = GroupingKeys::of(plan, &scans).columns();
     // Each scan that is read may tell; mostly the first one foresees all of it.
     let told = Mutex::new(Vec::new());
     for (number, scan) in (1..).zip(&scans) {
@@ -85,6 +88,20 @@ pub fn load(
         metrics.split += report.split;
         metrics.transfer_bytes += report.loaded_bytes;
         let rows = resident.first().map_or(0, |column| column.rows);
+        let of_scan = grouped_by.range((number - 1, 0)..(number, 0));
+        let uncoded = of_scan.filter_map(|(_, column)| resident.get(*column));
+        let uncoded: Vec<_> = uncoded.filter(|column| column.coded.get().is_none()).collect();
+        // Tables of one program would each have other codes.
+        if source.common().is_none() && !uncoded.is_empty() {
+            let start = Instant::now();
+            let bytes = resident.iter().map(|column| column.stored_bytes()).sum();
+            for column in uncoded {
+                cache.give_codes(device, column, bytes, cancel)?;
+            }
+            let time_ns = start.elapsed().as_nanos() as u64;
+            metrics.transfer_ns += time_ns;
+            metrics.split.add(Phase::Encode, time_ns);
+        }
         metrics.input_bytes += resident.iter().map(|column| column.stored_bytes()).sum::<u64>();
         loaded.push(Loaded { rows, most_rows: most_rows(rows), columns: resident });
     }

@@ -37,6 +37,7 @@ mod unique_names;
 mod value_counts;
 mod volatile;
 mod window_arguments;
+mod window_orders;
 mod window_types;
 mod windows;
 mod zones;
@@ -59,6 +60,7 @@ pub(crate) use merged_keys::{Which, with_needed, write_out as write_out_columns}
 pub(crate) use ordered_by_all::write_out as write_out_orders;
 pub(crate) use orders::SplitOrders;
 pub(crate) use outer_aggregates::{computed_around, planned_apart};
+pub(crate) use refused::refuse_row_changes;
 pub(crate) use shared::{SharedPlanner, apart, share};
 pub(crate) use subqueries::SubqueryValues;
 pub(crate) use unique_names::{is_for_names, rename as unique_names};

@@ -7,7 +7,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     ColumnDef, ColumnOption, CreateTable, Expr, GroupByExpr, Insert, JoinOperator, OrderBy, OrderByKind,
-    Query, Select, SelectItem, Statement as SqlStatement, TableAlias, TableConstraint, TableFactor,
+    Query, Select, SelectItem, SetExpr, Statement as SqlStatement, TableAlias, TableConstraint, TableFactor,
     TableWithJoins, WildcardAdditionalOptions,
 };
 
@@ -18,7 +18,7 @@ pub(super) fn refuse(statement: &mut Statement) -> Result<()> {
     if let Statement::CreateExternalTable(table) = statement {
         table_options(&table.columns, &table.constraints)?;
     }
-    match visit(statement, &mut Refused) {
+    match visit(statement, &mut Refused { may_change_rows: true }) {
         ControlFlow::Break(Some(error)) => Err(error),
         _ => Ok(()),
     }
@@ -27,7 +27,18 @@ pub(super) fn refuse(statement: &mut Statement) -> Result<()> {
 /// A word that begins a join which is not there: the parser takes it for the alias of the table before.
 const POSITIONAL: &str = "positional";
 
-struct Refused;
+struct Refused {
+    /// Whether the next statement is the outermost one, by which rows of tables are changed in `crate::row_changes`.
+    may_change_rows: bool,
+}
+
+/// An error where a statement that changes rows has what only `crate::row_changes` knows.
+pub(crate) fn refuse_row_changes(statement: &mut Statement) -> Result<()> {
+    match visit(statement, &mut Refused { may_change_rows: false }) {
+        ControlFlow::Break(Some(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
 
 fn no_effect(what: impl std::fmt::Display) -> DataFusionError {
     plan_datafusion_err!("{what} is not supported: it would have no effect")
@@ -115,25 +126,31 @@ impl Walk for Refused {
     }
 
     fn pre_visit_statement(&mut self, statement: &mut SqlStatement) -> Flow {
+        let is_around = |query: &Query| {
+            matches!(
+                query.body.as_ref(),
+                SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
+            )
+        };
+        let may_change_rows = self.may_change_rows;
+        self.may_change_rows &= matches!(statement, SqlStatement::Query(query) if is_around(query));
         match statement {
             SqlStatement::CreateTable(CreateTable { columns, constraints, .. }) => {
                 table_options(columns, constraints)
                     .map_or_else(|error| ControlFlow::Break(Some(error)), ControlFlow::Continue)
             }
-            SqlStatement::Insert(insert) => insert_clauses(insert),
+            SqlStatement::Insert(insert) => insert_clauses(insert, may_change_rows),
             SqlStatement::CreateType { name, .. } => ControlFlow::Break(Some(plan_datafusion_err!(
                 "CREATE TYPE {name} is not supported: a column of such values is one of VARCHAR"
             ))),
+            _ if may_change_rows => ControlFlow::Continue(()),
             SqlStatement::Merge(_) => ControlFlow::Break(Some(plan_datafusion_err!(
-                "MERGE INTO is not supported: make the table anew, by CREATE OR REPLACE TABLE t AS SELECT … with a FULL JOIN"
+                "MERGE INTO is for tables in memory and of a database, and not to be prepared"
             ))),
-            SqlStatement::Update(update) if update.from.is_some() => {
-                ControlFlow::Break(Some(plan_datafusion_err!(
-                    "UPDATE … FROM is not supported: make the table anew, by CREATE OR REPLACE TABLE t AS SELECT … with a LEFT JOIN"
-                )))
-            }
-            SqlStatement::Update(update) if update.returning.is_some() => returning("UPDATE"),
-            SqlStatement::Delete(delete) if delete.returning.is_some() => returning("DELETE"),
+            SqlStatement::Update(update) if update.from.is_some() => in_memory("UPDATE … FROM"),
+            SqlStatement::Update(update) if update.returning.is_some() => in_memory("RETURNING of UPDATE"),
+            SqlStatement::Delete(delete) if delete.using.is_some() => in_memory("DELETE … USING"),
+            SqlStatement::Delete(delete) if delete.returning.is_some() => in_memory("RETURNING of DELETE"),
             SqlStatement::Delete(delete) => without_query(delete.selection.as_mut(), "DELETE"),
             SqlStatement::Update(update) => without_query(update.selection.as_mut(), "UPDATE"),
             _ => ControlFlow::Continue(()),
@@ -141,14 +158,14 @@ impl Walk for Refused {
     }
 }
 
-fn returning(what: &str) -> Flow {
+fn in_memory(what: &str) -> Flow {
     ControlFlow::Break(Some(plan_datafusion_err!(
-        "RETURNING of {what} is not supported: ask for the rows by a SELECT of their condition"
+        "{what} is for tables in memory and of a database, and not to be prepared"
     )))
 }
 
 /// What INSERT says of rows that are there already: no table has keys by which a new row would be one of them.
-fn insert_clauses(insert: &Insert) -> Flow {
+fn insert_clauses(insert: &Insert, may_change_rows: bool) -> Flow {
     let refused = |what: &str| {
         ControlFlow::Break(Some(plan_datafusion_err!(
             "{what} is not supported, as no table has a key: leave out what is there, by INSERT INTO t SELECT … WHERE NOT EXISTS (…)"
@@ -157,7 +174,7 @@ fn insert_clauses(insert: &Insert) -> Flow {
     match () {
         () if insert.on.is_some() => refused("INSERT … ON CONFLICT"),
         () if insert.or.is_some() || insert.replace_into => refused("INSERT OR REPLACE"),
-        () if insert.returning.is_some() => returning("INSERT"),
+        () if insert.returning.is_some() && !may_change_rows => in_memory("RETURNING of INSERT"),
         () => ControlFlow::Continue(()),
     }
 }
@@ -167,9 +184,7 @@ fn without_query(condition: Option<&mut Expr>, what: &str) -> Flow {
     let Some(condition) = condition else { return ControlFlow::Continue(()) };
     match visit_part(condition, &mut Queries) {
         ControlFlow::Continue(()) => ControlFlow::Continue(()),
-        ControlFlow::Break(_) => ControlFlow::Break(Some(plan_datafusion_err!(
-            "a query in the condition of {what} is not supported: make the table anew, by CREATE OR REPLACE TABLE t AS SELECT …"
-        ))),
+        ControlFlow::Break(_) => in_memory(&format!("a query in the condition of {what}")),
     }
 }
 
@@ -197,11 +212,7 @@ fn has_modifiers(group_by: &GroupByExpr) -> bool {
 }
 
 fn wildcard(options: &WildcardAdditionalOptions) -> Flow {
-    none_of(&[
-        (options.opt_ilike.is_some(), "* ILIKE"),
-        (options.opt_rename.is_some(), "* RENAME"),
-        (options.opt_alias.is_some(), "an alias of *"),
-    ])
+    none_of(&[(options.opt_ilike.is_some(), "* ILIKE"), (options.opt_alias.is_some(), "an alias of *")])
 }
 
 /// `a POSITIONAL JOIN b` is read as `a AS positional JOIN b`.

@@ -1,14 +1,15 @@
 //! Relations of what functions give: `FROM t, unnest(string_to_array(t.s, ','))`, `FROM generate_series(1, t.i)`.
 //!
 //! DataFusion plans the arguments of `unnest` without the columns around where it must know their types, and those of `generate_series`
-//! as constants. Here such a relation is the query that it stands for, `(SELECT unnest(…))`, and LATERAL behind other relations.
+//! as constants. Here such a relation is the query that it stands for, `(SELECT unnest(…))`, and LATERAL behind other relations. WITH
+//! ORDINALITY numbers the elements.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, TableFactor,
-    TableWithJoins, UnaryOperator, Value,
+    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName,
+    ObjectNamePart, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, UnaryOperator, Value,
 };
 
 use crate::syntax::{Flow, Walk, call, names_columns, normal, plain_query, quoted, select_all, visit};
@@ -48,20 +49,25 @@ fn tables(table: &mut TableWithJoins, follows: bool) {
 }
 
 fn write(factor: &mut TableFactor, follows: bool) {
-    let (columns, is_lateral) = match factor {
+    let mut is_numbered = false;
+    let (mut columns, is_lateral) = match factor {
         TableFactor::UNNEST {
             array_exprs,
             with_offset: false,
             with_offset_alias: None,
-            with_ordinality: false,
+            with_ordinality,
             ..
-        } => (array_exprs.iter().cloned().map(unnested).collect::<Vec<_>>(), false),
-        TableFactor::Table { name, args: Some(args), with_ordinality: false, sample: None, .. } => {
-            let Some(columns) = columns_of(name, &args.args) else { return };
+        } => {
+            is_numbered = *with_ordinality;
+            (array_exprs.iter().cloned().map(unnested).collect::<Vec<_>>(), false)
+        }
+        TableFactor::Table { name, args: Some(args), with_ordinality, sample: None, .. } => {
+            is_numbered = *with_ordinality;
+            let Some(columns) = columns_of(name, &args.args, is_numbered) else { return };
             (columns, false)
         }
         TableFactor::Function { lateral, name, args, .. } => {
-            let Some(columns) = columns_of(name, args) else { return };
+            let Some(columns) = columns_of(name, args, false) else { return };
             (columns, *lateral)
         }
         _ => return,
@@ -69,8 +75,14 @@ fn write(factor: &mut TableFactor, follows: bool) {
     let is_series = columns.iter().any(|column| column.name != UNNEST);
     let refers = columns.iter().any(|column| names_columns(&column.expr));
     // What needs nothing else is DataFusion's, which makes numbers as they are asked for.
-    if !refers && !is_series && !is_lateral {
+    if !refers && !is_series && !is_lateral && !is_numbered {
         return;
+    }
+    if is_numbered {
+        // Numbers of several lists are those of the longest one, which only the rows know.
+        let [Column { expr: Expr::Function(unnest), .. }] = columns.as_slice() else { return };
+        let Some(numbers) = numbers_of(unnest) else { return };
+        columns.push(Column { expr: numbers, name: "ordinality" });
     }
     let mut select = select_all(vec![]);
     select.projection = columns
@@ -98,8 +110,23 @@ fn unnested(list: Expr) -> Column {
     Column { expr: call(UNNEST, vec![list]), name: UNNEST }
 }
 
-/// The columns of a call that is a query; of numbers that are written out, a series is DataFusion's.
-fn columns_of(name: &ObjectName, args: &[FunctionArg]) -> Option<Vec<Column>> {
+/// The numbers of a list's elements, as rows.
+fn numbers_of(unnest: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &unnest.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(list))] = list.args.as_slice() else { return None };
+    let number = |digits: &str| Expr::value(Value::Number(digits.into(), false));
+    let length = Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(call("array_length", vec![list.clone()])),
+        data_type: DataType::BigInt(None),
+        array: false,
+        format: None,
+    };
+    Some(call(UNNEST, vec![call("generate_series", vec![number("1"), length])]))
+}
+
+/// The columns of a call that is a query; of numbers that are written out, a series is DataFusion's, unless it is numbered.
+fn columns_of(name: &ObjectName, args: &[FunctionArg], is_numbered: bool) -> Option<Vec<Column>> {
     let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
     let args = args.iter().map(|arg| match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)) => Some(arg.clone()),
@@ -111,7 +138,7 @@ fn columns_of(name: &ObjectName, args: &[FunctionArg]) -> Option<Vec<Column>> {
         return Some(args.into_iter().map(unnested).collect());
     }
     let (_, of_relation) = SERIES.iter().find(|(known, _)| *known == name)?;
-    if args.iter().all(is_number) {
+    if args.iter().all(is_number) && !is_numbered {
         return None;
     }
     Some(vec![Column { expr: call(UNNEST, vec![call(of_relation, args)]), name: "value" }])

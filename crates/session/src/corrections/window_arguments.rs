@@ -7,11 +7,12 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
-    NullTreatment, Query, Select, SelectItem, Value, WindowType,
+    NullTreatment, Query, Select, SelectItem, UnaryOperator, Value, WindowType,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use super::window_orders;
 use crate::syntax::{Flow, Walk, name_of, quoted, visit, visit_part};
 
 /// Writes such calls as expressions of others.
@@ -43,7 +44,8 @@ impl Walk for Arguments {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Some(written) = written_out(expr) {
+        // The bounds of a frame, and then the rest of the call.
+        while let Some(written) = written_out(expr) {
             self.has_changed = true;
             *expr = written;
         }
@@ -64,9 +66,15 @@ impl Walk for Computed {
 }
 
 fn written_out(expr: &Expr) -> Option<Expr> {
+    if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: operand } = expr {
+        return window_orders::signed(operand);
+    }
     let Expr::Function(function) = expr else { return None };
     let name = name_of(function)?;
     function.over.as_ref()?;
+    if let Some(ordered) = window_orders::written_out(function) {
+        return Some(ordered);
+    }
     match (name.as_str(), values(function)?.as_slice()) {
         ("lag" | "lead", [value, offset, default]) if varies(default) => {
             Some(with_default(function, value, offset, default))

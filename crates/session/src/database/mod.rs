@@ -174,6 +174,15 @@ impl Database {
         }
     }
 
+    /// Gives a table another name.
+    pub(crate) fn rename_table(&self, name: &str, to: &str) -> Result<()> {
+        self.change(|catalogue| {
+            if let Some(files) = catalogue.tables.remove(name) {
+                catalogue.tables.insert(to.to_string(), files);
+            }
+        })
+    }
+
     fn drop_table(&self, name: &str) -> Result<()> {
         self.change(|catalogue| {
             catalogue.tables.remove(name);

@@ -70,6 +70,11 @@ fn name_in(name: &TableReference, state: &SessionState) -> Option<String> {
 }
 
 impl Database {
+    /// The table of the database that a reference means, if any.
+    pub(crate) fn kept_name(&self, name: &TableReference, state: &SessionState) -> Option<String> {
+        name_in(name, state).and_then(|name| self.meant(&name))
+    }
+
     /// The table that a name means: this one, or the only one that differs in case.
     pub(crate) fn meant(&self, name: &str) -> Option<String> {
         if self.has_table(name) {

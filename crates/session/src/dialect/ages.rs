@@ -41,6 +41,19 @@ fn between(later: i64, earlier: i64) -> Option<Age> {
     Some(Age { months: i32::try_from(months).ok()?, days: i32::try_from(days).ok()?, nanoseconds })
 }
 
+/// Whole months from one moment to another, in microseconds since 1970. A day that the later month has not is the last one of that month.
+pub(super) fn whole_months(from: i64, to: i64) -> Option<i64> {
+    if to < from {
+        return whole_months(to, from).map(|months| -months);
+    }
+    let (from, to) = (DateTime::from_timestamp_micros(from)?, DateTime::from_timestamp_micros(to)?);
+    let months = (i64::from(to.year()) - i64::from(from.year())) * 12 + i64::from(to.month())
+        - i64::from(from.month());
+    let day = from.day().min(days_of_month(to.year(), to.month())?);
+    let is_reached = (day, from.time()) <= (to.day(), to.time());
+    Some(if is_reached { months } else { months - 1 })
+}
+
 fn days_of_month(year: i32, month: u32) -> Option<u32> {
     let first = NaiveDate::from_ymd_opt(year, month, 1)?;
     let next = first.checked_add_months(Months::new(1))?;

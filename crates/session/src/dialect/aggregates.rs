@@ -7,18 +7,22 @@ use datafusion::arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
+use datafusion::functions_aggregate::any_value::AnyValue;
 use datafusion::functions_aggregate::array_agg::ArrayAgg;
 use datafusion::functions_aggregate::{median, percentile_cont};
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
-use kelpie_datafusion::{Counted, GroupedArrayAgg, Median, PercentileCont, QuantileDisc};
+use kelpie_datafusion::{
+    ArgMost, Counted, GroupedAnyValue, GroupedArrayAgg, Median, PercentileCont, QuantileDisc,
+};
 
-/// Adds the aggregates that a session has not got yet, and makes `array_agg` one for many groups, `percentile_cont` exact, and `median` one
+/// Adds the aggregates that a session has not got yet, and makes `array_agg` and `any_value` ones for many groups, `percentile_cont` exact, and `median` one
 /// of times and texts.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
     let float = Signature::exact(vec![DataType::Float64], Volatility::Immutable);
-    let all = Counted::all().into_iter().map(AggregateUDF::new_from_impl).chain([
+    let counted = Counted::all().into_iter().map(AggregateUDF::new_from_impl);
+    let all = counted.chain(ArgMost::all().map(AggregateUDF::new_from_impl)).chain([
         AggregateUDF::new_from_impl(QuantileDisc::default()),
         AggregateUDF::new_from_impl(Product { signature: float }),
     ]);
@@ -27,6 +31,7 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
             state.register_udaf(Arc::new(aggregate))?;
         }
     }
+    replace::<AnyValue>(state, AggregateUDF::new_from_impl(GroupedAnyValue::default()))?;
     replace::<ArrayAgg>(state, AggregateUDF::new_from_impl(GroupedArrayAgg::default()))?;
     replace::<percentile_cont::PercentileCont>(
         state,

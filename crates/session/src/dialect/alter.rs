@@ -1,4 +1,4 @@
-//! ALTER TABLE of a column, and DELETE … USING: the table is made anew of its own rows. Only tables in memory and those of a database are: what
+//! ALTER TABLE: another name for a table, and for a column that the table is made anew of its own rows. Only tables in memory and those of a database are: what
 //! is in a file stays as it is.
 
 use std::any::Any;
@@ -10,16 +10,16 @@ use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTable, AlterTableOperation, CastKind, ColumnDef, ColumnOption, DataType,
-    Delete, Expr, FromTable, Ident, ObjectName, ObjectNamePart, Query, SelectItem, SetExpr, Statement as Sql,
-    TableFactor, TableWithJoins, UnaryOperator, Value,
+    AlterColumnOperation, AlterTable, AlterTableOperation, CastKind, ColumnDef, ColumnOption, DataType, Expr,
+    Ident, ObjectName, Query, RenameTableNameKind, SelectItem, SetExpr, Statement as Sql, TableFactor,
+    TableWithJoins, Value,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::types;
 use crate::database::Database;
-use crate::syntax::{normal, plain_query, quoted, select_all, taken};
+use crate::syntax::{normal, plain_query, quoted, reference_of, select_all, taken};
 
 /// Writes such a statement as one that makes the table anew; others stay as they are.
 pub(crate) async fn written_anew(
@@ -31,26 +31,25 @@ pub(crate) async fn written_anew(
     let (name, query) = match inner.as_mut() {
         Sql::AlterTable(alter) => {
             let name = alter.name.clone();
+            if let [AlterTableOperation::RenameTable { table_name }] = alter.operations.as_slice() {
+                let (RenameTableNameKind::To(to) | RenameTableNameKind::As(to)) = table_name;
+                rename(state, database, (&name, to), alter.if_exists).await?;
+                **inner = nothing(&name)?;
+                return Ok(());
+            }
             let Some(columns) = Columns::of(state, database, &name, alter.if_exists).await? else {
-                // Nothing is to be done, as by this.
-                let nothing = format!("DROP TABLE IF EXISTS {name}");
-                if let Some(nothing) = Parser::parse_sql(&GenericDialect, &nothing)?.pop() {
-                    **inner = nothing;
-                }
+                **inner = nothing(&name)?;
                 return Ok(());
             };
             (name, columns.altered(alter)?)
         }
-        Sql::Delete(delete) if delete.using.is_some() && delete.returning.is_none() => {
-            let FromTable::WithFromKeyword(from) = &delete.from else { return Ok(()) };
-            let [TableWithJoins { relation: TableFactor::Table { name, .. }, joins }] = from.as_slice()
-            else {
-                return Ok(());
-            };
-            if !joins.is_empty() || Columns::of(state, database, name, false).await?.is_none() {
-                return Ok(());
+        Sql::CreateView(view) if view.if_not_exists => {
+            if is_there(state, &view.name).await? {
+                **inner = nothing(&view.name)?;
+            } else {
+                view.if_not_exists = false;
             }
-            (name.clone(), without_partners(delete))
+            return Ok(());
         }
         _ => return Ok(()),
     };
@@ -63,16 +62,60 @@ pub(crate) async fn written_anew(
     Ok(())
 }
 
-/// The rows of a table that have no partner in others.
-fn without_partners(delete: &mut Delete) -> Query {
-    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
-    let mut kept = select_all(from.clone());
-    let mut partners = select_all(delete.using.take().unwrap_or_default());
-    partners.selection = delete.selection.take();
-    let subquery = Box::new(plain_query(SetExpr::Select(Box::new(partners))));
-    let has_partner = Expr::Exists { subquery, negated: false };
-    kept.selection = Some(Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(has_partner) });
-    plain_query(SetExpr::Select(Box::new(kept)))
+/// A statement by which nothing is done: of the kind that something of this name is not, or of nothing.
+fn nothing(name: &ObjectName) -> Result<Sql> {
+    let nothing = format!("DROP TABLE IF EXISTS {}", quoted(format!("kelpie: no {name}")));
+    match Parser::parse_sql(&GenericDialect, &nothing)?.pop() {
+        Some(nothing) => Ok(nothing),
+        None => plan_err!("{name} is no name of a table"),
+    }
+}
+
+fn reference(table: &ObjectName) -> Result<TableReference> {
+    match reference_of(table) {
+        Some(reference) => Ok(reference),
+        None => plan_err!("{table} is no name of a table"),
+    }
+}
+
+/// Whether something of a name is there.
+async fn is_there(state: &SessionState, name: &ObjectName) -> Result<bool> {
+    let reference = reference(name)?;
+    Ok(state.schema_for_ref(reference.clone())?.table(reference.table()).await?.is_some())
+}
+
+/// Gives a table another name.
+async fn rename(
+    state: &SessionState,
+    database: Option<&Database>,
+    (from, to): (&ObjectName, &ObjectName),
+    may_lack: bool,
+) -> Result<()> {
+    if Columns::of(state, database, from, may_lack).await?.is_none() {
+        return Ok(());
+    }
+    let (old, new) = (reference(from)?, reference(to)?);
+    if new.schema().is_some() {
+        return plan_err!("ALTER TABLE … RENAME TO takes a name without a schema: {to}");
+    }
+    let in_schema = match &old {
+        TableReference::Bare { .. } => new.clone(),
+        TableReference::Partial { schema, .. } => TableReference::partial(schema.as_ref(), new.table()),
+        TableReference::Full { catalog, schema, .. } => {
+            TableReference::full(catalog.as_ref(), schema.as_ref(), new.table())
+        }
+    };
+    let schema = state.schema_for_ref(in_schema)?;
+    if schema.table(new.table()).await?.is_some() {
+        return plan_err!("there is a table {to} already");
+    }
+    if let Some(kept) = database.and_then(|database| Some((database, database.kept_name(&old, state)?))) {
+        return kept.0.rename_table(&kept.1, new.table());
+    }
+    if let Some(table) = schema.deregister_table(old.table())? {
+        schema.register_table(new.table().to_string(), table)?;
+    }
+    Ok(())
 }
 
 /// The columns of a table that can be made anew.
@@ -95,16 +138,7 @@ impl Columns {
         table: &ObjectName,
         may_lack: bool,
     ) -> Result<Option<Columns>> {
-        let parts: Option<Vec<String>> =
-            table.0.iter().map(|part| ObjectNamePart::as_ident(part).map(normal)).collect();
-        let reference = match parts.as_deref() {
-            Some([table]) => TableReference::bare(table.as_str()),
-            Some([schema, table]) => TableReference::partial(schema.as_str(), table.as_str()),
-            Some([catalog, schema, table]) => {
-                TableReference::full(catalog.as_str(), schema.as_str(), table.as_str())
-            }
-            _ => return plan_err!("{table} is no name of a table"),
-        };
+        let reference = reference(table)?;
         let provider = state.schema_for_ref(reference.clone())?.table(reference.table()).await?;
         let Some(provider) = provider else {
             return if may_lack { Ok(None) } else { plan_err!("there is no table {table}") };
@@ -225,7 +259,7 @@ impl Columns {
                 Ok(())
             }
             other => plan_err!(
-                "ALTER TABLE {} {other} is not supported: it has ADD COLUMN, DROP COLUMN, RENAME COLUMN, ALTER COLUMN … TYPE",
+                "ALTER TABLE {} {other} is not supported: it has ADD COLUMN, DROP COLUMN, RENAME COLUMN, RENAME TO, ALTER COLUMN … TYPE",
                 self.table
             ),
         }

@@ -3,10 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BooleanBuilder, Int64Builder, IntervalMonthDayNanoBuilder, StringBuilder,
+};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, Int64Type, TimeUnit, TimestampMicrosecondType};
-use datafusion::common::{ScalarValue, exec_datafusion_err, plan_err};
+use datafusion::arrow::datatypes::{
+    DataType, Field, Int64Type, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+};
+use datafusion::common::{ScalarValue, exec_datafusion_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use regex::{Regex, RegexBuilder};
@@ -71,7 +75,7 @@ pub(super) enum Value<'a> {
 pub(super) struct Row<'a> {
     pub function: &'static str,
     values: Vec<Value<'a>>,
-    patterns: &'a mut HashMap<String, Regex>,
+    patterns: HashMap<String, Regex>,
 }
 
 impl<'a> Row<'a> {
@@ -243,25 +247,78 @@ impl ScalarUDFImpl for ByRow {
         for (value, kind) in arguments.args.iter().zip(self.parameters) {
             columns.push(cast(&value.to_array(rows)?, &kind.data_type())?);
         }
-        let none = ScalarValue::try_from(&self.result)?;
-        let mut patterns = HashMap::new();
-        let mut answers = Vec::with_capacity(rows);
-        for row in 0..rows {
-            let values: Option<Vec<Value<'_>>> = columns.iter().map(|column| value(column, row)).collect();
-            answers.push(match values {
-                Some(values) => {
-                    (self.body.0)(&mut Row { function: self.name, values, patterns: &mut patterns })?
-                }
-                None => none.clone(),
-            });
-        }
-        match (is_one, answers.pop()) {
-            (true, Some(only)) => Ok(ColumnarValue::Scalar(only)),
-            (_, Some(last)) => {
-                answers.push(last);
-                Ok(ColumnarValue::Array(ScalarValue::iter_to_array(answers)?))
+        let mut answers = Answers::of(&self.result, rows)?;
+        let mut row = Row { function: self.name, values: Vec::new(), patterns: HashMap::new() };
+        for place in 0..rows {
+            row.values.clear();
+            row.values.extend(columns.iter().map_while(|column| value(column, place)));
+            match row.values.len() == columns.len() {
+                true => answers.add((self.body.0)(&mut row)?)?,
+                false => answers.add_null(),
             }
-            (_, None) => Ok(ColumnarValue::Array(none.to_array_of_size(0)?)),
         }
+        let answers = answers.finish()?;
+        Ok(match is_one {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&answers, 0)?),
+            false => ColumnarValue::Array(answers),
+        })
+    }
+}
+
+/// The answers of rows, of the common types in arrays at once.
+enum Answers {
+    Texts(StringBuilder),
+    Numbers(Int64Builder),
+    Flags(BooleanBuilder),
+    Intervals(IntervalMonthDayNanoBuilder),
+    Others { none: ScalarValue, all: Vec<ScalarValue> },
+}
+
+impl Answers {
+    fn of(data_type: &DataType, rows: usize) -> Result<Answers> {
+        Ok(match data_type {
+            DataType::Utf8 => Answers::Texts(StringBuilder::with_capacity(rows, 0)),
+            DataType::Int64 => Answers::Numbers(Int64Builder::with_capacity(rows)),
+            DataType::Boolean => Answers::Flags(BooleanBuilder::with_capacity(rows)),
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                Answers::Intervals(IntervalMonthDayNanoBuilder::with_capacity(rows))
+            }
+            other => Answers::Others { none: ScalarValue::try_from(other)?, all: Vec::with_capacity(rows) },
+        })
+    }
+
+    fn add(&mut self, answer: ScalarValue) -> Result<()> {
+        match (self, answer) {
+            (Answers::Texts(all), ScalarValue::Utf8(text)) => all.append_option(text),
+            (Answers::Numbers(all), ScalarValue::Int64(number)) => all.append_option(number),
+            (Answers::Flags(all), ScalarValue::Boolean(flag)) => all.append_option(flag),
+            (Answers::Intervals(all), ScalarValue::IntervalMonthDayNano(interval)) => {
+                all.append_option(interval);
+            }
+            (Answers::Others { all, .. }, answer) => all.push(answer),
+            (_, answer) => return internal_err!("{} is of another type than was said", answer.data_type()),
+        }
+        Ok(())
+    }
+
+    fn add_null(&mut self) {
+        match self {
+            Answers::Texts(all) => all.append_null(),
+            Answers::Numbers(all) => all.append_null(),
+            Answers::Flags(all) => all.append_null(),
+            Answers::Intervals(all) => all.append_null(),
+            Answers::Others { none, all } => all.push(none.clone()),
+        }
+    }
+
+    fn finish(self) -> Result<ArrayRef> {
+        Ok(match self {
+            Answers::Texts(mut all) => Arc::new(all.finish()),
+            Answers::Numbers(mut all) => Arc::new(all.finish()),
+            Answers::Flags(mut all) => Arc::new(all.finish()),
+            Answers::Intervals(mut all) => Arc::new(all.finish()),
+            Answers::Others { none, all } if all.is_empty() => none.to_array_of_size(0)?,
+            Answers::Others { all, .. } => ScalarValue::iter_to_array(all)?,
+        })
     }
 }

@@ -1,4 +1,5 @@
 //! `COLUMNS('regular expression')`: an expression for each column of FROM whose name matches, in a list of SELECT; in WHERE, all of them.
+//! `* RENAME (a AS b)`: each column under its own name or another one.
 
 use std::ops::ControlFlow;
 
@@ -8,11 +9,14 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement as Sql, With,
+    Ident, IdentWithAlias, ObjectName, ObjectNamePart, Query, RenameSelectItem, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement as Sql, WildcardAdditionalOptions, With,
 };
 use regex::Regex;
 
 use super::functions::text;
+use super::macros::Macros;
+use super::short_forms::NOT;
 use super::words::has;
 use crate::corrections::{Which, with_needed, write_out_columns};
 use crate::syntax::{Flow, Walk, name_of, normal, plain_query, quoted, select_all, visit, visit_own};
@@ -21,7 +25,11 @@ const NAME: &str = "columns";
 
 /// Writes such expressions of a statement out, the innermost ones first.
 pub(crate) async fn expand(state: &SessionState, sql: &str, statement: &mut Statement) -> Result<()> {
-    if !has(sql, NAME) || state.scalar_functions().contains_key(NAME) {
+    // What a macro stands for is not in the text.
+    let has_macros = state.config().get_extension::<Macros>().is_some_and(|macros| macros.changes() > 0);
+    let may_have =
+        has_macros || has(sql, NAME) || has(sql, "rename") || has(sql, "like") || has(sql, "similar");
+    if !may_have || state.scalar_functions().contains_key(NAME) {
         return Ok(());
     }
     loop {
@@ -37,7 +45,7 @@ pub(crate) async fn expand(state: &SessionState, sql: &str, statement: &mut Stat
                 Some(table) => Expr::CompoundIdentifier(vec![quoted(table.table()), name]),
                 None => Expr::Identifier(name),
             };
-            Known { name: field.name().clone(), expr }
+            Known { table: table.map(|table| table.table().to_string()), name: field.name().clone(), expr }
         });
         let mut expand = Expand { columns: columns.collect() };
         if let ControlFlow::Break(Some(error)) = visit(statement, &mut expand) {
@@ -48,6 +56,7 @@ pub(crate) async fn expand(state: &SessionState, sql: &str, statement: &mut Stat
 
 /// A column of FROM.
 struct Known {
+    table: Option<String>,
     name: String,
     expr: Expr,
 }
@@ -90,7 +99,8 @@ fn first(body: &mut SetExpr) -> Option<&mut Select> {
 
 fn has_columns(select: &mut Select) -> bool {
     let in_list = select.projection.iter_mut().filter_map(expr_of).any(|expr| pattern_of(expr).is_some());
-    in_list || select.selection.as_mut().is_some_and(|condition| pattern_of(condition).is_some())
+    let renames = select.projection.iter().any(|item| renamed(item).is_some());
+    in_list || renames || select.selection.as_mut().is_some_and(|condition| pattern_of(condition).is_some())
 }
 
 fn expr_of(item: &mut SelectItem) -> Option<&mut Expr> {
@@ -141,6 +151,10 @@ impl Expand {
     fn select(&self, select: &mut Select) -> Result<()> {
         let mut items = Vec::new();
         for mut item in std::mem::take(&mut select.projection) {
+            if let Some(renamed) = renamed(&item) {
+                items.extend(self.renamed(&renamed)?);
+                continue;
+            }
             let pattern = expr_of(&mut item).and_then(pattern_of);
             let Some(pattern) = pattern else {
                 items.push(item);
@@ -167,6 +181,37 @@ impl Expand {
         Ok(())
     }
 
+    /// All columns of a star, some of them under other names.
+    fn renamed(&self, star: &Renamed<'_>) -> Result<Vec<SelectItem>> {
+        let is_named = |name: &ObjectName, known: &Known| {
+            name.0.last().and_then(ObjectNamePart::as_ident).is_some_and(|name| is_it(name, known))
+        };
+        let excluded = match &star.options.opt_exclude {
+            Some(ExcludeSelectItem::Single(name)) => std::slice::from_ref(name),
+            Some(ExcludeSelectItem::Multiple(names)) => names.as_slice(),
+            None => &[],
+        };
+        let replaced = star.options.opt_replace.as_ref().map_or(&[][..], |replaced| &replaced.items);
+        let of_table = |known: &&Known| {
+            star.table.as_ref().is_none_or(|table| known.table.as_ref().is_some_and(|own| own == table))
+        };
+        let kept = |known: &&Known| !excluded.iter().any(|name| is_named(name, known));
+        let columns: Vec<&Known> = self.columns.iter().filter(of_table).filter(kept).collect();
+        if let Some(unknown) =
+            star.names.iter().find(|name| !columns.iter().any(|known| is_it(&name.ident, known)))
+        {
+            return plan_err!("* RENAME: there is no column {}", unknown.ident);
+        }
+        let item = |known: &&Known| {
+            let replaced = replaced.iter().find(|item| is_it(&item.column_name, known));
+            let expr = replaced.map_or_else(|| known.expr.clone(), |replaced| replaced.expr.clone());
+            let renamed = star.names.iter().find(|name| is_it(&name.ident, known));
+            let alias = renamed.map_or_else(|| quoted(&known.name), |renamed| renamed.alias.clone());
+            SelectItem::ExprWithAlias { expr, alias }
+        };
+        Ok(columns.iter().map(item).collect())
+    }
+
     /// An item for each column that is meant.
     fn each(&self, item: &mut SelectItem, pattern: &Function) -> Result<Vec<(String, Expr)>> {
         let mut each = Vec::new();
@@ -188,9 +233,37 @@ impl Expand {
     }
 }
 
+/// A star some of whose columns get other names.
+struct Renamed<'a> {
+    /// The table whose columns are meant; all where there is none.
+    table: Option<String>,
+    names: &'a [IdentWithAlias],
+    options: &'a WildcardAdditionalOptions,
+}
+
+fn renamed(item: &SelectItem) -> Option<Renamed<'_>> {
+    let (table, options) = match item {
+        SelectItem::Wildcard(options) => (None, options),
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+            (Some(normal(name.0.last()?.as_ident()?)), options)
+        }
+        _ => return None,
+    };
+    let names = match options.opt_rename.as_ref()? {
+        RenameSelectItem::Single(name) => std::slice::from_ref(name),
+        RenameSelectItem::Multiple(names) => names.as_slice(),
+    };
+    Some(Renamed { table, names, options })
+}
+
+fn is_it(name: &Ident, known: &Known) -> bool {
+    normal(name).eq_ignore_ascii_case(&known.name)
+}
+
 /// Which columns are meant.
 enum Meant {
     Matching(Regex),
+    NotMatching(Regex),
     Listed(Vec<String>),
     AllBut(Vec<String>),
 }
@@ -200,6 +273,7 @@ impl Meant {
         let is_among = |names: &[String]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
         match self {
             Meant::Matching(pattern) => pattern.is_match(name),
+            Meant::NotMatching(pattern) => !pattern.is_match(name),
             Meant::Listed(names) => is_among(names),
             Meant::AllBut(names) => !is_among(names),
         }
@@ -216,15 +290,23 @@ fn meant(call: &Function) -> Result<Meant> {
                 Some(ExcludeSelectItem::Multiple(names)) => names.clone(),
                 None => return plan_err!("{call}: only EXCLUDE may stand behind *"),
             };
-            let name = |name: &datafusion::sql::sqlparser::ast::ObjectName| {
-                name.0.last().and_then(ObjectNamePart::as_ident).map(normal)
-            };
+            let name = |name: &ObjectName| name.0.last().and_then(ObjectNamePart::as_ident).map(normal);
             Ok(Meant::AllBut(excluded.iter().filter_map(name).collect()))
         }
         [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(names)))] => {
             match names.elem.iter().map(|name| text(name).map(ToString::to_string)).collect() {
                 Some(names) => Ok(Meant::Listed(names)),
                 None => plan_err!("{call}: the names must be written as texts"),
+            }
+        }
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(inner)))]
+            if name_of(inner).as_deref() == Some(NOT) =>
+        {
+            let mut inner = inner.clone();
+            inner.name = call.name.clone();
+            match meant(&inner)? {
+                Meant::Matching(pattern) => Ok(Meant::NotMatching(pattern)),
+                other => Ok(other),
             }
         }
         [FunctionArg::Unnamed(FunctionArgExpr::Expr(pattern))] => match text(pattern).map(Regex::new) {

@@ -9,19 +9,21 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::macros::{Spent, known};
+use super::truths::{SUMS, is_condition};
 use super::{array_subqueries, formats, ordered_sets, substrings};
-use crate::syntax::{call, name_of};
+use crate::syntax::{Flow, Walk, call, name_of, taken, visit_part};
 
 /// Functions of any number of arguments that have another name.
-const RENAMED: [(&str, &str); 4] = [
+const RENAMED: [(&str, &str); 5] = [
     ("list_value", "make_array"),
+    ("array_value", "make_array"),
     ("list_pack", "make_array"),
     ("string_to_list", "string_to_array"),
     ("row", "struct"),
 ];
 
 /// Functions that are there already, and what those of other arguments are in `functions.sql`.
-const OTHER_ARGUMENTS: [(&str, usize, &str); 14] = [
+const OTHER_ARGUMENTS: [(&str, usize, &str); 17] = [
     ("string_agg", 1, "group_concat"),
     ("max", 2, "max n"),
     ("min", 2, "min n"),
@@ -38,15 +40,20 @@ const OTHER_ARGUMENTS: [(&str, usize, &str); 14] = [
     ("array_sort", 2, "sorted list"),
     ("list_distinct", 1, "distinct list"),
     ("array_distinct", 1, "distinct list"),
+    ("list_intersect", 2, "intersected list"),
+    ("array_intersect", 2, "intersected list"),
+    ("make_date", 1, "date of days"),
 ];
 
 /// Functions that are written out here.
-const OWN: [&str; 14] = [
-    "current_schema",
+const OWN: [&str; 16] = [
     "current_database",
     "struct_pack",
     "date_diff",
     "datediff",
+    "date_sub",
+    "datesub",
+    "try",
     "strftime",
     "time_bucket",
     "current_setting",
@@ -93,6 +100,9 @@ impl Functions<'_> {
         if has_others || substrings::of_call(&name, function).is_some() {
             return true;
         }
+        if SUMS.contains(&name.as_str()) && is_of_truths(function) {
+            return true;
+        }
         let is_own = OWN.contains(&name.as_str()) || RENAMED.iter().any(|(other, _)| *other == name);
         !self.is_there(&name) && (is_own || known(&name, arguments).is_some())
     }
@@ -127,8 +137,11 @@ impl Functions<'_> {
         if name == "strptime" || name == "try_strptime" {
             strptime(function);
         }
-        if name == "struct_insert" {
+        if name == "struct_insert" || name == "struct_update" {
             name_fields(function);
+        }
+        if SUMS.contains(&name.as_str()) && self.is_there(&name) {
+            sum_of_truths(function);
         }
         if self.is_there(&name) {
             return Ok(None);
@@ -139,11 +152,14 @@ impl Functions<'_> {
         }
         match name.as_str() {
             "struct_pack" => struct_pack(function).map(Some),
-            "date_diff" | "datediff" => self.date_diff(&name, function).map(Some),
+            "date_diff" | "datediff" => self.date_between("date_diff", &name, function).map(Some),
+            "date_sub" | "datesub" if arguments == 3 => {
+                self.date_between("date_sub", &name, function).map(Some)
+            }
+            "try" => tried(function).map(Some),
             "strftime" => strftime(function).map(Some),
             "time_bucket" => time_bucket(function).map(Some),
             "current_setting" => current_setting(function, self.state).map(Some),
-            "current_schema" => Ok(Some(literal(&self.state.config_options().catalog.default_schema))),
             "current_database" => Ok(Some(literal(&self.state.config_options().catalog.default_catalog))),
             "list_aggregate" | "list_aggr" | "array_aggregate" | "array_aggr" | "aggregate" => {
                 self.list_aggregate(&name, function).map(Some)
@@ -194,8 +210,8 @@ impl Functions<'_> {
         }
     }
 
-    /// `date_diff('month', a, b)`: the unit must stand there.
-    fn date_diff(&mut self, name: &str, function: &Function) -> Result<Expr> {
+    /// `date_diff('month', a, b)` and `date_sub('month', a, b)`: the unit must stand there.
+    fn date_between(&mut self, what: &str, name: &str, function: &Function) -> Result<Expr> {
         let Some([part, from, to]) = values(function).and_then(|values| <[&Expr; 3]>::try_from(values).ok())
         else {
             return plan_err!("{name} takes a unit and two times, such as {name}('day', a, b)");
@@ -213,7 +229,7 @@ impl Functions<'_> {
         if let FunctionArguments::List(list) = &mut written.args {
             list.args = [from, to].map(|value| unnamed(value.clone())).into();
         }
-        match self.known(&format!("date_diff {unit}"), name, &written)? {
+        match self.known(&format!("{what} {unit}"), name, &written)? {
             Some(written) => Ok(written),
             None => plan_err!("{name}: the unit '{unit}' is not known"),
         }
@@ -303,6 +319,71 @@ fn name_fields(function: &mut Function) {
             arg => vec![arg],
         })
         .collect();
+}
+
+/// Whether the only argument of a call is a condition.
+fn is_of_truths(function: &Function) -> bool {
+    matches!(values(function).as_deref(), Some([only]) if is_condition(only))
+}
+
+/// `sum(x > 1)` is how many there are.
+fn sum_of_truths(function: &mut Function) {
+    if !is_of_truths(function) {
+        return;
+    }
+    if let FunctionArguments::List(list) = &mut function.args
+        && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(condition))] = list.args.as_mut_slice()
+    {
+        *condition = cast(taken(condition), DataType::BigInt(None));
+    }
+}
+
+/// `try(x::integer)`: the casts of it give NULL where they fail.
+fn tried(function: &Function) -> Result<Expr> {
+    let Some([only]) = values(function).and_then(|values| <[&Expr; 1]>::try_from(values).ok()) else {
+        return plan_err!("try takes one expression");
+    };
+    let mut only = only.clone();
+    let _ = visit_part(&mut only, &mut TriedCasts);
+    match &only {
+        Expr::Cast { .. } => Ok(only),
+        _ => plan_err!("try takes a cast, such as try(x::integer): what else fails is an error"),
+    }
+}
+
+/// Makes casts ones that give NULL.
+struct TriedCasts;
+
+impl Walk for TriedCasts {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        if let Expr::Cast { kind, .. } = expr {
+            *kind = datafusion::sql::sqlparser::ast::CastKind::TryCast;
+        }
+        std::ops::ControlFlow::Continue(())
+    }
+}
+
+/// Who runs a statement, and where: names that the standard has as words without parentheses.
+pub(super) fn word(expr: &Expr, state: &SessionState) -> Option<Expr> {
+    // The parser makes calls without arguments of some of them.
+    let name = match expr {
+        Expr::Identifier(name) => name,
+        Expr::Function(function) => match function.name.0.as_slice() {
+            [ObjectNamePart::Identifier(name)] if arguments(function).is_empty() => name,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    if name.quote_style.is_some() {
+        return None;
+    }
+    let catalog = &state.config_options().catalog;
+    Some(literal(match name.value.to_ascii_lowercase().as_str() {
+        "current_user" | "session_user" | "current_role" => "kelpie",
+        "current_schema" => &catalog.default_schema,
+        "current_catalog" => &catalog.default_catalog,
+        _ => return None,
+    }))
 }
 
 /// The list of quantiles that several fractions ask for.

@@ -32,6 +32,21 @@ CREATE MACRO dayname(x) AS to_char(x, '%A');
 CREATE MACRO monthname(x) AS to_char(x, '%B');
 CREATE MACRO last_day(x) AS CAST(date_trunc('month', x) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE);
 CREATE MACRO date_add(x, i) AS x + i;
+CREATE MACRO date_sub(x, i) AS x - i;
+CREATE MACRO datesub(x, i) AS x - i;
+CREATE MACRO days_in_month(x) AS date_part('day', date_trunc('month', x) + INTERVAL '1 month' - INTERVAL '1 day');
+CREATE MACRO timezone_hour(x) AS date_part('timezone_hour', x);
+CREATE MACRO timezone_minute(x) AS date_part('timezone_minute', x);
+CREATE MACRO to_millennia(n) AS interval_times(INTERVAL '1000 years', n);
+CREATE MACRO ago(i) AS now() - i;
+CREATE MACRO current_localtimestamp() AS CAST(now() AS TIMESTAMP(6));
+CREATE MACRO current_localtime() AS CAST(CAST(now() AS TIMESTAMP(6)) AS TIME);
+CREATE MACRO "date of days"(n) AS CAST(CAST(n AS INTEGER) AS DATE);
+CREATE MACRO make_timestamp_ms(n) AS CAST(CAST(n AS BIGINT) AS TIMESTAMP(3));
+CREATE MACRO make_timestamp_ns(n) AS CAST(CAST(n AS BIGINT) AS TIMESTAMP(9));
+CREATE MACRO make_timestamptz(y, m, d, h, mi, s) AS
+    CAST(CAST(make_date(y, m, d) AS TIMESTAMP(6)) + interval_times(INTERVAL '1 hour', h) + interval_times(INTERVAL '1 minute', mi)
+         + interval_times(INTERVAL '1 second', s) AS TIMESTAMP WITH TIME ZONE);
 CREATE MACRO to_years(n) AS interval_times(INTERVAL '1 year', n);
 CREATE MACRO to_months(n) AS interval_times(INTERVAL '1 month', n);
 CREATE MACRO to_weeks(n) AS interval_times(INTERVAL '1 week', n);
@@ -77,6 +92,21 @@ CREATE MACRO "date_diff millisecond"(a, b) AS
 CREATE MACRO "date_diff microsecond"(a, b) AS
     CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT);
 
+-- Whole units between two moments.
+CREATE MACRO "date_sub millennium"(a, b) AS kelpie_whole_months(a, b) / 12000;
+CREATE MACRO "date_sub century"(a, b) AS kelpie_whole_months(a, b) / 1200;
+CREATE MACRO "date_sub decade"(a, b) AS kelpie_whole_months(a, b) / 120;
+CREATE MACRO "date_sub year"(a, b) AS kelpie_whole_months(a, b) / 12;
+CREATE MACRO "date_sub quarter"(a, b) AS kelpie_whole_months(a, b) / 3;
+CREATE MACRO "date_sub month"(a, b) AS kelpie_whole_months(a, b);
+CREATE MACRO "date_sub week"(a, b) AS (CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT)) / 604800000000;
+CREATE MACRO "date_sub day"(a, b) AS (CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT)) / 86400000000;
+CREATE MACRO "date_sub hour"(a, b) AS (CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT)) / 3600000000;
+CREATE MACRO "date_sub minute"(a, b) AS (CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT)) / 60000000;
+CREATE MACRO "date_sub second"(a, b) AS (CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT)) / 1000000;
+CREATE MACRO "date_sub millisecond"(a, b) AS (CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT)) / 1000;
+CREATE MACRO "date_sub microsecond"(a, b) AS CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT);
+
 -- Texts.
 CREATE MACRO strlen(s) AS octet_length(s);
 CREATE MACRO unicode(s) AS ascii(s);
@@ -112,6 +142,7 @@ CREATE MACRO to_base64(b) AS encode(b, 'base64pad');
 CREATE MACRO from_base64(s) AS decode(s, 'base64pad');
 CREATE MACRO pg_typeof(x) AS lower(typeof(x));
 CREATE MACRO gen_random_uuid() AS uuid();
+CREATE MACRO uuidv4() AS uuid();
 
 -- Numbers.
 CREATE MACRO greatest_common_divisor(x, y) AS gcd(x, y);
@@ -127,9 +158,8 @@ CREATE MACRO ceiling(x) AS ceil(x);
 CREATE MACRO sign(x) AS signum(x);
 CREATE MACRO mod(x, y) AS x % y;
 CREATE MACRO xor(x, y) AS x ^ y;
-CREATE MACRO isinf(x) AS abs(x) = CAST('Infinity' AS DOUBLE);
 CREATE MACRO even(x) AS CASE WHEN x < 0 THEN floor(CAST(x AS DOUBLE) / 2) * 2 ELSE ceil(CAST(x AS DOUBLE) / 2) * 2 END;
-CREATE MACRO isfinite(x) AS abs(x) < CAST('Infinity' AS DOUBLE);
+CREATE MACRO constant_or_null(x, y) AS CASE WHEN y IS NOT NULL THEN x END;
 
 -- Conditions.
 CREATE MACRO "coalesce both"(x, y) AS coalesce(x, y);
@@ -139,12 +169,22 @@ CREATE MACRO iff(c, x, y) AS CASE WHEN c THEN x ELSE y END;
 -- Lists and structs.
 CREATE MACRO struct_extract(s, n) AS get_field(s, n);
 CREATE MACRO list_reverse_sort(l) AS array_sort(l, 'DESC', 'NULLS LAST');
+CREATE MACRO list_reverse_sort(l, n) AS array_sort(l, 'DESC', n);
+CREATE MACRO array_reverse_sort(l, n) AS array_sort(l, 'DESC', n);
+CREATE MACRO "intersected list"(a, b) AS array_intersect(array_compact(a), b);
+CREATE MACRO list_negative_dot_product(a, b) AS -inner_product(a, b);
+CREATE MACRO list_negative_inner_product(a, b) AS -inner_product(a, b);
+CREATE MACRO array_negative_dot_product(a, b) AS -inner_product(a, b);
+CREATE MACRO array_negative_inner_product(a, b) AS -inner_product(a, b);
+CREATE MACRO generate_subscripts(l, d) AS unnest(generate_series(1, CAST(array_length(l, d) AS BIGINT)));
 CREATE MACRO list_min(l) AS array_min(l);
 CREATE MACRO list_unique(l) AS array_length(array_distinct(array_compact(l)));
 CREATE MACRO array_zip(a, b) AS arrays_zip(a, b);
 CREATE MACRO array_unique(l) AS array_length(array_distinct(array_compact(l)));
 CREATE MACRO array_reverse_sort(l) AS array_sort(l, 'DESC', 'NULLS LAST');
 CREATE MACRO list_select(l, k) AS array_transform(k, i -> array_element(l, i));
+CREATE MACRO array_select(l, k) AS array_transform(k, i -> array_element(l, i));
+CREATE MACRO array_where(l, m) AS list_filter(l, (x, i) -> array_element(m, i));
 CREATE MACRO list_where(l, m) AS list_filter(l, (x, i) -> array_element(m, i));
 CREATE MACRO "sorted list"(l) AS array_sort(l, 'ASC', 'NULLS LAST');
 CREATE MACRO "sorted list"(l, o) AS array_sort(l, o, 'NULLS LAST');
@@ -160,6 +200,7 @@ CREATE MACRO array_cosine_distance(a, b) AS cosine_distance(a, b);
 CREATE MACRO list_cosine_similarity(a, b) AS 1 - cosine_distance(a, b);
 CREATE MACRO array_cosine_similarity(a, b) AS 1 - cosine_distance(a, b);
 CREATE MACRO map_contains(m, k) AS array_has(map_keys(m), k);
+CREATE MACRO map_contains_entry(m, k, x) AS coalesce(array_element(map_extract(m, k), 1) = x, FALSE);
 CREATE MACRO map_contains_value(m, x) AS array_has(map_values(m), x);
 CREATE MACRO map_extract_value(m, k) AS array_element(map_extract(m, k), 1);
 
@@ -167,6 +208,10 @@ CREATE MACRO map_extract_value(m, k) AS array_element(map_extract(m, k), 1);
 CREATE MACRO weighted_avg(x, w) AS sum(CAST(x AS DOUBLE) * w) / nullif(sum(CASE WHEN x IS NOT NULL THEN CAST(w AS DOUBLE) END), 0);
 CREATE MACRO wavg(x, w) AS sum(CAST(x AS DOUBLE) * w) / nullif(sum(CASE WHEN x IS NOT NULL THEN CAST(w AS DOUBLE) END), 0);
 CREATE MACRO favg(x) AS avg(CAST(x AS DOUBLE));
+CREATE MACRO mad(x) AS list_mad(array_agg(CAST(x AS DOUBLE)));
+CREATE MACRO reservoir_quantile(x, q) AS quantile_disc(x, q);
+CREATE MACRO arg_min_null(x, y) AS first_value(x ORDER BY y ASC) FILTER (WHERE y IS NOT NULL);
+CREATE MACRO arg_max_null(x, y) AS first_value(x ORDER BY y DESC) FILTER (WHERE y IS NOT NULL);
 CREATE MACRO sum_no_overflow(x) AS sum(x);
 CREATE MACRO sem(x) AS stddev_pop(x) / sqrt(count(x));
 CREATE MACRO "max n"(x, n) AS array_slice(array_agg(x ORDER BY x DESC) FILTER (WHERE x IS NOT NULL), 1, n);

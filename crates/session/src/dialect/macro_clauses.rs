@@ -8,13 +8,14 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::syntax::name_of;
 /// What macros call that takes FILTER and OVER.
-const AGGREGATES: [&str; 12] = [
+const AGGREGATES: [&str; 13] = [
     "array_agg",
     "stddev_pop",
     "first_value",
     "last_value",
     "count",
     "bool_and",
+    "var_pop",
     "var_samp",
     "sum",
     "avg",
@@ -124,6 +125,15 @@ fn find_aggregates<'a>(expr: &'a mut Expr, found: &mut Vec<&'a mut Function>) {
             find_aggregates(right, found);
         }
         Expr::Cast { expr, .. } | Expr::Nested(expr) => find_aggregates(expr, found),
+        Expr::Case { conditions, else_result, .. } => {
+            for branch in conditions {
+                find_aggregates(&mut branch.condition, found);
+                find_aggregates(&mut branch.result, found);
+            }
+            if let Some(rest) = else_result {
+                find_aggregates(rest, found);
+            }
+        }
         _ => {}
     }
 }

@@ -13,13 +13,18 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use super::joined_nested;
 use super::names_of_types::name_of_type;
 
 /// Adds the functions that a session has not got yet.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
-    let insert = StructInsert { signature: Signature::variadic_any(Volatility::Immutable) };
+    let insert = [("struct_insert", false), ("struct_update", true)].map(|(name, replaces)| {
+        let signature = Signature::variadic_any(Volatility::Immutable);
+        ScalarUDF::new_from_impl(StructInsert { name, replaces, signature })
+    });
     let map = MapFromEntries { signature: Signature::any(1, Volatility::Immutable) };
-    for function in [ScalarUDF::new_from_impl(insert), ScalarUDF::new_from_impl(map)] {
+    let joined = joined_nested::functions();
+    for function in insert.into_iter().chain([ScalarUDF::new_from_impl(map)]).chain(joined) {
         if !state.scalar_functions().contains_key(function.name()) {
             state.register_udf(Arc::new(function))?;
         }
@@ -27,15 +32,18 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
     Ok(())
 }
 
-/// A struct with more fields: of the struct, and of names and values in turn.
+/// A struct with more fields, or others: of the struct, and of names and values in turn.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct StructInsert {
+    name: &'static str,
+    /// Whether a field that is there already gets the value.
+    replaces: bool,
     signature: Signature,
 }
 
 impl ScalarUDFImpl for StructInsert {
     fn name(&self) -> &str {
-        "struct_insert"
+        self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -43,44 +51,58 @@ impl ScalarUDFImpl for StructInsert {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        internal_err!("struct_insert has a field")
+        internal_err!("{} has a field", self.name)
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        let function = self.name;
         let Some((first, added)) = arguments.arg_fields.split_first() else {
-            return plan_err!("struct_insert takes a struct and fields, such as struct_insert(s, a := 1)");
+            return plan_err!("{function} takes a struct and fields, such as {function}(s, a := 1)");
         };
         let DataType::Struct(fields) = first.data_type() else {
-            return plan_err!("struct_insert: a {} is no struct", name_of_type(first.data_type()));
+            return plan_err!("{function}: a {} is no struct", name_of_type(first.data_type()));
         };
         if added.len() % 2 == 1 {
-            return plan_err!("struct_insert: a field has no name: write name := value");
+            return plan_err!("{function}: a field has no name: write name := value");
         }
         let mut fields: Vec<FieldRef> = fields.iter().cloned().collect();
         let names = arguments.scalar_arguments.iter().skip(1).step_by(2);
         for (name, value) in names.zip(added.iter().skip(1).step_by(2)) {
             let Some(Some(Some(name))) = name.map(ScalarValue::try_as_str) else {
-                return plan_err!("struct_insert: a field has no name: write name := value");
+                return plan_err!("{function}: a field has no name: write name := value");
             };
-            if fields.iter().any(|field| field.name() == name) {
-                return plan_err!("struct_insert: the struct has a field {name} already");
+            let field = Arc::new(Field::new(name, value.data_type().clone(), true));
+            match fields.iter_mut().find(|field| field.name() == name) {
+                Some(known) if self.replaces => *known = field,
+                Some(_) => return plan_err!("{function}: the struct has a field {name} already"),
+                None => fields.push(field),
             }
-            fields.push(Arc::new(Field::new(name, value.data_type().clone(), true)));
         }
-        Ok(Arc::new(Field::new("struct_insert", DataType::Struct(fields.into()), first.is_nullable())))
+        Ok(Arc::new(Field::new(function, DataType::Struct(fields.into()), first.is_nullable())))
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let DataType::Struct(fields) = arguments.return_field.data_type() else {
-            return internal_err!("struct_insert makes a struct");
+            return internal_err!("{} makes a struct", self.name);
         };
         let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
         let Some((first, added)) = arrays.split_first() else {
-            return internal_err!("struct_insert of nothing");
+            return internal_err!("{} of nothing", self.name);
         };
         let first = first.as_struct();
         let mut columns: Vec<ArrayRef> = first.columns().to_vec();
-        columns.extend(added.iter().skip(1).step_by(2).cloned());
+        let names = arguments.args.iter().skip(1).step_by(2);
+        for (name, value) in names.zip(added.iter().skip(1).step_by(2)) {
+            let ColumnarValue::Scalar(name) = name else {
+                return internal_err!("{}: a name of each row", self.name);
+            };
+            let name = name.try_as_str().flatten().unwrap_or_default();
+            let known = first.column_names().iter().position(|known| *known == name);
+            match known.and_then(|place| columns.get_mut(place)) {
+                Some(column) => *column = Arc::clone(value),
+                None => columns.push(Arc::clone(value)),
+            }
+        }
         let made = StructArray::try_new(fields.clone(), columns, first.nulls().cloned())?;
         Ok(ColumnarValue::Array(Arc::new(made)))
     }

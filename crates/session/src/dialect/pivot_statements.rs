@@ -50,7 +50,10 @@ fn begins_a_query(words: &Words<'_>, place: usize) -> bool {
         None => true,
         Some(before) => match words.token(before) {
             Some(Token::LParen | Token::SemiColon) => true,
-            Some(Token::RParen) => !words.is_token(place + 1, &Token::LParen),
+            Some(Token::RParen) => {
+                !words.is_token(place + 1, &Token::LParen)
+                    && !words.is_any(place + 1, &["include", "exclude"])
+            }
             _ => words.is_any(before, &["explain", "analyze", "verbose", "as"]),
         },
     };

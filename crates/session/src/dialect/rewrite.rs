@@ -11,10 +11,11 @@ use datafusion::sql::sqlparser::ast::{
     Subscript, TableFactor, UnaryOperator, Value,
 };
 
-use super::functions::{Functions, literal, setting};
+use super::functions::{Functions, literal, setting, word};
 use super::macros::{Expand, Macros, Spent};
 use super::{
-    arrows, globs, interval_times, joins, json, lambdas, membership, reading, samples, substrings, types,
+    arrows, globs, interval_times, joins, json, lambdas, membership, queried, reading, samples, short_forms,
+    substrings, types,
 };
 use crate::syntax::{Flow, Walk, call, normal, quoted, taken, visit};
 
@@ -138,6 +139,7 @@ impl Walk for Rewrite<'_> {
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        short_forms::count_share(query);
         if let (Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }), SetExpr::Select(select)) =
             (&mut query.order_by, query.body.as_ref())
         {
@@ -159,7 +161,12 @@ impl Walk for Rewrite<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         for item in &mut select.projection {
             // A column is called as it is written, not as what it becomes.
-            if let SelectItem::UnnamedExpr(expr @ Expr::Function(_)) = item
+            if let SelectItem::UnnamedExpr(expr) = item
+                && word(expr, self.functions.state).is_some()
+            {
+                let alias = quoted(expr.to_string().to_lowercase());
+                *item = SelectItem::ExprWithAlias { expr: taken(expr), alias };
+            } else if let SelectItem::UnnamedExpr(expr @ Expr::Function(_)) = item
                 && let Expr::Function(function) = &*expr
                 && self.functions.renames(function)
             {
@@ -178,6 +185,9 @@ impl Walk for Rewrite<'_> {
         if let Err(error) = samples::write_out(factor) {
             return ControlFlow::Break(Some(error));
         }
+        if let Err(error) = queried::write_out(factor, self.functions.state) {
+            return ControlFlow::Break(Some(error));
+        }
         if !self.functions.state.table_functions().contains_key("json_each") {
             json::write_out_each(factor);
         }
@@ -185,6 +195,10 @@ impl Walk for Rewrite<'_> {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        if let Some(written) = word(expr, self.functions.state) {
+            *expr = written;
+            return ControlFlow::Continue(());
+        }
         match expr {
             Expr::Cast { data_type: DataType::JSON | DataType::JSONB, kind, expr: value, .. } => {
                 let name = if *kind == CastKind::TryCast { json::TRY_CAST } else { json::CAST };

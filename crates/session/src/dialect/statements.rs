@@ -6,7 +6,9 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::summary::SUMMARY;
 use super::words::{Change, Words, has};
-use super::{from_first, globs, lambdas, membership, samples};
+use super::{
+    described, frames, from_first, globs, lambdas, made_of_queries, membership, merges, samples, short_forms,
+};
 
 /// The only column of `INSERT INTO t BY NAME …`, until those of its query are known.
 pub(super) const BY_NAME: &str = "kelpie: by name";
@@ -24,10 +26,16 @@ pub(super) fn may_change(sql: &str) -> bool {
         || both("copy", "from")
         || both("copy", "to")
         || both("insert", "by")
+        || both("merge", "into")
         || both("create", "function")
         || sql.contains('[') && both("for", "in")
         || ["glob", "regexp ", "tablesample"].iter().any(|word| has(sql, word))
         || both("using", "sample")
+        || both("exclude", "row")
+        || both("exclude", "ing")
+        || described::may_change(sql)
+        || short_forms::may_change(sql)
+        || made_of_queries::may_change(sql)
         || membership::may_change(sql)
         || from_first::may_change(sql)
 }
@@ -39,14 +47,19 @@ pub(super) fn changes(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()
     copy_to(words, changes)?;
     null_tests(words, changes);
     insert_by_name(words, changes);
+    merges::changes(words, changes);
     asof_joins(words, changes)?;
     macros(words, changes);
     structs(words, changes);
     lambdas::changes(words, changes);
     membership::changes(words, changes);
     globs::changes(words, changes);
+    frames::changes(words, changes)?;
     samples::changes(words, changes)?;
     from_first::changes(words, first(words), changes);
+    described::changes(words, first(words), changes);
+    short_forms::changes(words, changes);
+    made_of_queries::changes(words, changes);
     powers(words, changes)?;
     placeholders(words, changes)
 }

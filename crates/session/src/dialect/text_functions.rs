@@ -10,7 +10,7 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::logical_expr::registry::FunctionRegistry;
 use regex::Regex;
 
-use super::ages::age;
+use super::ages::{age, whole_months};
 use super::by_row::{Body, ByRow, Definition, Kind, texts, texts_type};
 use super::hash_function::HashFunction;
 use super::{globs, subscripts};
@@ -84,6 +84,13 @@ fn numbers() -> Vec<Definition> {
         },
         definition("formatreadabledecimalsize", INTEGER, DataType::Utf8, |row| {
             text(size(row.integer(0).unwrap_or(0), 1000.0, &["kB", "MB", "GB", "TB", "PB"]))
+        }),
+        definition("kelpie_whole_months", &[Kind::Time, Kind::Time], DataType::Int64, |row| {
+            let between = row.integer(0).zip(row.integer(1));
+            match between.and_then(|(from, to)| whole_months(from, to)) {
+                Some(months) => Ok(ScalarValue::from(months)),
+                None => exec_err!("date_sub: a time lies outside of what a calendar has"),
+            }
         }),
         definition("age", &[Kind::Time, Kind::Time], interval, |row| {
             let ages = row.integer(0).zip(row.integer(1)).and_then(|(later, earlier)| age(later, earlier));

@@ -25,6 +25,7 @@ use super::array_subqueries::LIST_OR_EMPTY;
 use super::interval_times::IntervalTimes;
 use super::names_of_types::name_of_type;
 use super::strptime::Strptime;
+use super::truths::NUMBER_OF;
 
 /// Adds the functions that a session has not got yet.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
@@ -33,6 +34,11 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
         Typed::new("len", length),
         Typed::new("hex", hex),
         Typed::new("struct_keys", struct_keys),
+        Typed::new(NUMBER_OF, |value, data_type| {
+            Ok(if *data_type == DataType::Boolean { cast(value, DataType::Int64) } else { value })
+        }),
+        Typed::new("isinf", |value, data_type| infinity("isinf", value, data_type)),
+        Typed::new("isfinite", |value, data_type| infinity("isfinite", value, data_type)),
         Typed::new(LIST_OR_EMPTY, list_or_empty),
         Typed::new("epoch_ms", |value, data_type| epoch(value, data_type, TimeUnit::Millisecond)),
         Typed::new("epoch_us", |value, data_type| epoch(value, data_type, TimeUnit::Microsecond)),
@@ -214,6 +220,22 @@ fn struct_keys(value: Expr, data_type: &DataType) -> Result<Expr> {
     };
     let names = fields.iter().map(|field| lit(field.name())).collect();
     when(value.is_not_null(), datafusion::functions_nested::expr_fn::make_array(names)).end()
+}
+
+/// Whether a number is infinite, or is not; times never are.
+fn infinity(name: &str, value: Expr, data_type: &DataType) -> Result<Expr> {
+    use datafusion::functions::expr_fn::abs;
+    let is_asked = name == "isinf";
+    match data_type {
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => {
+            when(value.is_not_null(), lit(!is_asked)).end()
+        }
+        data_type if data_type.is_numeric() || data_type.is_null() || data_type.is_string() => {
+            let size = abs(cast(value, DataType::Float64));
+            Ok(if is_asked { size.eq(lit(f64::INFINITY)) } else { size.lt(lit(f64::INFINITY)) })
+        }
+        other => plan_err!("{name}: a {} is neither a number nor a time", name_of_type(other)),
+    }
 }
 
 /// The units since 1970 of a time; of a number the time.

@@ -25,6 +25,7 @@ mod schema;
 mod source;
 mod table;
 mod unite;
+mod whole_files;
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -63,6 +64,7 @@ pub(crate) use schema::{Broken, LocalTables};
 pub(crate) use source::DataFile;
 use source::{NO_FILE, Source, entries};
 use table::LocalTable;
+pub(crate) use whole_files::add as add_whole_files;
 
 /// Files named in queries whose columns are remembered.
 const REMEMBERED_FILES: usize = 1000;

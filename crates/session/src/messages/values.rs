@@ -21,6 +21,9 @@ pub(super) fn worded(root: &DataFusionError, tokens: &Tokens<'_>) -> Option<Word
     if let Some(said) = of_decimal(message) {
         return Some(Worded::at(said, None));
     }
+    if let Some(number) = of_number(message) {
+        return Some(Worded::at(format!("{number} is beyond the range of its type"), tokens.literal(number)));
+    }
     let (text, wanted) = of_cast(message).or_else(|| of_time(message)).or_else(|| of_interval(message))?;
     let is_integer =
         text.trim().strip_prefix(['-', '+']).unwrap_or(text.trim()).bytes().all(|byte| byte.is_ascii_digit());
@@ -37,6 +40,12 @@ fn of_cast(message: &str) -> Option<(&str, String)> {
     let (_, rest) = starts.iter().find_map(|start| message.split_once(start))?;
     let (text, rest) = rest.rsplit_once("' to value of ")?;
     Some((text, wanted(rest.strip_suffix(" type").unwrap_or(rest))))
+}
+
+/// `Can't cast value 99999999999 to type Int32`.
+fn of_number(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once("Can't cast value ")?;
+    Some(rest.split_once(" to type ")?.0)
 }
 
 /// `Cannot cast to Decimal128(38, 10). Overflowing on 123`, where the number is one of the source's last digits.

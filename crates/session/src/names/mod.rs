@@ -7,6 +7,7 @@
 //! statement calls its own columns is given back at the end. What no table has may be a name that the statement itself has given (`aliases`).
 
 mod aliases;
+mod relations;
 mod spelling;
 
 use std::borrow::Cow;
@@ -34,8 +35,8 @@ pub(crate) async fn replanned(
     if !state.config_options().sql_parser.enable_ident_normalization || not_found(&error).is_none() {
         return Err(error);
     }
-    let tables = tables_of(state, statement).await?;
     let corrects = KelpieOptions::of(state.config_options()).corrections;
+    let tables = tables_of(state, statement).await?;
     let mut statement = Cow::Borrowed(statement);
     let mut spelling = Spelling::of(&statement, Relations::of(&statement, &tables));
     let mut latest = Err(error);
@@ -45,7 +46,12 @@ pub(crate) async fn replanned(
         let meant = meant(&name, &valid, &tables);
         match meant.iter().collect::<Vec<_>>().as_slice() {
             [] if corrects && aliases::write_out(statement.to_mut(), &name, state) => {}
-            [] => return Err(error),
+            [] => {
+                let mut renamed = statement.as_ref().clone();
+                spelling.apply(&mut renamed);
+                let planned = if corrects { relations::planned(state, &renamed).await } else { None };
+                return with_own_names(planned.ok_or(error)?, &spelling);
+            }
             [one] if spelling.add(&name, one) => {}
             [_] => return Err(error),
             several => {

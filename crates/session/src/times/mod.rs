@@ -3,15 +3,20 @@
 //! A timestamp of SQL is one of nanoseconds to DataFusion, which hold the years 1677 to 2262: a literal beyond these fails, and so does a
 //! comparison of a column of microseconds with a date or a literal, since both sides become nanoseconds. Here, before types are brought
 //! together, what stands beside a coarser time gets its unit, and literals that nanoseconds do not hold are microseconds. Nothing is
-//! narrowed but what stays the same value.
+//! narrowed but what stays the same value. In the same places, floats are brought together with decimals (`floats`), and whole numbers
+//! with those that have no sign (`quotients`).
 
 mod at_zone;
+mod days;
+mod floats;
 mod lengths;
 mod operands;
 mod parts;
+mod quotients;
 mod results;
 mod series;
 mod written;
+mod written_intervals;
 mod zones;
 
 use std::cell::Cell;
@@ -23,12 +28,14 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, ScalarFunction};
+use datafusion::logical_expr::expr::{
+    Between, BinaryExpr, Case, InList, InSubquery, ScalarFunction, SetComparison,
+};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator, TryCast, Union};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
-use kelpie_datafusion::{AnyYear, KelpieOptions};
+use kelpie_datafusion::{AnyYear, KelpieOptions, WrittenTimes};
 
 pub(crate) use self::at_zone::AT_TIME_ZONE;
 use self::lengths::compare_lengths;
@@ -39,14 +46,15 @@ use self::operands::{
 };
 pub(crate) use self::series::SERIES;
 use self::written::{completed_expr, may_read};
+pub(crate) use self::written_intervals::in_known_units;
 
 /// Adds the rule to a session, before the one that brings types together, and functions of times that know all years.
 pub(crate) fn add_times(builder: &mut SessionStateBuilder) {
     builder.analyzer().get_or_insert_with(Analyzer::new).rules.insert(0, Arc::new(Times));
     let mut relations = vec![];
     for function in builder.scalar_functions().iter_mut().flatten() {
-        if let Some(any_year) = AnyYear::of(function) {
-            *function = Arc::new(any_year);
+        if let Some(of_times) = AnyYear::of(function).or_else(|| WrittenTimes::of(function)) {
+            *function = Arc::new(of_times);
         } else if let Some([value, relation]) = series::of(function) {
             *function = Arc::new(value);
             relations.push(Arc::new(relation));
@@ -125,21 +133,27 @@ fn mended(plan: LogicalPlan, changed: &Cell<bool>) -> Result<Transformed<Logical
     }
 }
 
-/// Whether an expression, apart from those in it, has to do with times: most have not, and their names need not be kept.
+/// Whether an expression, apart from those in it, has to do with times, or with decimals that may stand beside floats: most have not, and
+/// their names need not be kept.
 fn has_times(expr: &Expr, schema: &DFSchema) -> bool {
-    let is_time = |expr: &Expr| {
-        let data_type = expr.get_type(schema);
-        data_type.is_ok_and(|data_type| data_type.is_temporal())
-    };
+    let is_one = |expr: &Expr, meant: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|of| meant(&of));
+    let is_time = |expr: &Expr| is_one(expr, DataType::is_temporal);
+    let may_differ = |expr: &Expr| is_one(expr, |of| of.is_temporal() || of.is_decimal());
     match expr {
         Expr::Cast(cast) => matches!(cast.field.data_type(), DataType::Timestamp(..)),
         Expr::TryCast(cast) => matches!(cast.field.data_type(), DataType::Timestamp(..)),
-        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => is_time(left) || is_time(right),
+        Expr::BinaryExpr(binary) => {
+            is_time(&binary.left) || is_time(&binary.right) || quotients::is_one(binary, schema)
+        }
         Expr::Between(Between { expr, low, high, .. }) => is_time(expr) || is_time(low) || is_time(high),
         Expr::InList(InList { expr, list, .. }) => is_time(expr) || list.iter().any(is_time),
-        Expr::Case(case) => case.when_then_expr.iter().any(|(when, then)| is_time(when) || is_time(then)),
+        Expr::Case(case) => {
+            let results = case.when_then_expr.iter().any(|(when, then)| is_time(when) || may_differ(then));
+            results || case.else_expr.as_deref().is_some_and(|result| is_one(result, DataType::is_decimal))
+        }
+        Expr::InSubquery(_) | Expr::SetComparison(_) => true,
         Expr::ScalarFunction(call) => {
-            call.args.iter().any(is_time)
+            call.args.iter().any(may_differ)
                 || OF_TIMES.contains(&call.func.name())
                 || call.func.name() == TO_TIMESTAMP
         }
@@ -176,10 +190,15 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 _ => Transformed::no(expr),
             });
         }
-        Expr::BinaryExpr(binary) => match exact_comparison(binary, schema) {
-            Some(exact) => return Ok(Transformed::yes(exact)),
-            None => mend_binary(binary, schema)?,
-        },
+        Expr::BinaryExpr(binary) => {
+            let exact = exact_comparison(binary, schema)
+                .or_else(|| days::shifted(binary, schema))
+                .or_else(|| quotients::whole(binary, schema));
+            match exact {
+                Some(exact) => return Ok(Transformed::yes(exact)),
+                None => mend_binary(binary, schema)?,
+            }
+        }
         Expr::Between(Between { expr, low, high, .. }) => {
             let operands: &mut [&mut Expr] = &mut [expr, low, high];
             compare_lengths(operands, schema) || bring_together(operands, |_| schema, true)?
@@ -190,6 +209,10 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             compare_lengths(&mut operands, schema) || bring_together(&mut operands, |_| schema, true)?
         }
         Expr::Case(case) => mend_case(case, schema)?,
+        Expr::InSubquery(InSubquery { expr, subquery, .. })
+        | Expr::SetComparison(SetComparison { expr, subquery, .. }) => {
+            floats::beside_rows(expr, subquery, schema)?
+        }
         Expr::ScalarFunction(ScalarFunction { func, args }) => {
             const ALIKE: [&str; 8] =
                 ["coalesce", "nullif", "greatest", "least", "nvl", "nvl2", "ifnull", "make_array"];
@@ -217,6 +240,9 @@ fn mended_cast(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
     }
     if let Some(in_zone) = zones::mended_cast(cast, schema) {
         return Some(in_zone);
+    }
+    if let Some(narrowed) = parts::narrowed(cast, schema) {
+        return Some(narrowed);
     }
     let DataType::Timestamp(TimeUnit::Nanosecond, zone) = cast.field.data_type() else { return None };
     let microseconds = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());

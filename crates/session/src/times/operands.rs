@@ -9,6 +9,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Operator, binary_expr};
 
+use super::floats;
+
 /// What an operand is.
 enum Operand {
     /// A time that is written out, which can be of any unit: its text, and its zone.
@@ -22,7 +24,8 @@ enum Operand {
     Other,
 }
 
-/// Gives operands a unit that holds all of them, where nanoseconds do not; whether anything has changed.
+/// Gives operands a unit that holds all of them, where nanoseconds do not, and makes decimals beside floats ones; whether anything has
+/// changed.
 ///
 /// Where they are compared, texts are times, and a time of nanoseconds may be cut to microseconds beside one that nanoseconds do not
 /// hold: they are never equal, and their order stays. Each operand is an expression over a schema of its own.
@@ -31,6 +34,10 @@ pub(super) fn bring_together<'a>(
     schema: impl Fn(usize) -> &'a DFSchema,
     compared: bool,
 ) -> Result<bool> {
+    // Decimals that are compared with floats are no matter of types alone: see the corrections of decimals.
+    if !compared && floats::bring_together(operands, &schema) {
+        return Ok(true);
+    }
     // Most operands are numbers.
     if !operands.iter().enumerate().any(|(place, operand)| may_be_time(operand, schema(place))) {
         return Ok(false);
@@ -128,7 +135,8 @@ pub(super) fn exact_comparison(binary: &BinaryExpr, schema: &DFSchema) -> Option
     })
 }
 
-fn cast_to(expr: Expr, data_type: DataType) -> Expr {
+/// An expression in a cast.
+pub(super) fn cast_to(expr: Expr, data_type: DataType) -> Expr {
     Expr::Cast(Cast::new(Box::new(expr), data_type))
 }
 

@@ -1,13 +1,14 @@
 //! Calls that DataFusion has no answer for: parts of a date beyond its own, and numbers and texts beyond what nanoseconds hold.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
+use datafusion::functions::datetime::date_trunc;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, lit, when};
-use kelpie_datafusion::ticks_of_second;
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, ScalarUDF, lit, when};
+use kelpie_datafusion::{AnyYear, ticks_of_second};
 
 use super::TO_TIMESTAMP;
 use super::at_zone::at_time_zone;
@@ -82,6 +83,28 @@ pub(super) fn mend_year(comparison: &mut BinaryExpr, schema: &DFSchema) -> bool 
     let is_year = call.func.name() == "date_part"
         && call.args.first().and_then(text).is_some_and(|part| part.eq_ignore_ascii_case("year"));
     is_year && of_any_year(call, schema)
+}
+
+/// A cast of a time to a coarser unit, which leaves out the rest of the last one that has begun. Arrow's cuts towards 1970.
+pub(super) fn narrowed(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
+    static TRUNCATE: LazyLock<Option<Arc<ScalarUDF>>> =
+        LazyLock::new(|| AnyYear::of(&date_trunc()).map(Arc::new));
+    let DataType::Timestamp(to, zone) = cast.field.data_type() else { return None };
+    let Ok(DataType::Timestamp(from, own)) = cast.expr.get_type(schema) else { return None };
+    let unit = match to {
+        TimeUnit::Second => "second",
+        TimeUnit::Millisecond => "millisecond",
+        TimeUnit::Microsecond => "microsecond",
+        TimeUnit::Nanosecond => return None,
+    };
+    let is_narrowed =
+        |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if call.func.name() == super::OF_TIMES[0]);
+    if ticks_of_second(from) <= ticks_of_second(*to) || own != *zone || is_narrowed(&cast.expr) {
+        return None;
+    }
+    let arguments = vec![lit(unit), cast.expr.as_ref().clone()];
+    let begun = ScalarFunction::new_udf(TRUNCATE.clone()?, arguments);
+    Some(Expr::Cast(Cast::new(Box::new(Expr::ScalarFunction(begun)), cast.field.data_type().clone())))
 }
 
 /// Makes the time of a call one of microseconds, if it is one of nanoseconds; whether it is.

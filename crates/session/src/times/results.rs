@@ -1,4 +1,4 @@
-//! Rows of times that come from several places, each with a unit of its own: VALUES and UNION.
+//! Rows of times that come from several places, each with a unit of its own, and of floats beside decimals: VALUES and UNION.
 
 use std::sync::Arc;
 
@@ -12,15 +12,21 @@ use datafusion::logical_expr::{
     Expr, ExprSchemable, Join, LogicalPlan, Operator, Projection, Union, Values, binary_expr,
 };
 
+use super::floats::{self, before_decimal};
 use super::operands::{bring_together, cast};
 
-/// Gives each column of VALUES one unit, where a value is one that nanoseconds do not hold.
+/// Gives each column of VALUES one unit, where a value is one that nanoseconds do not hold, and makes it one of floats where it has some.
 pub(super) fn of_values(Values { schema, mut values }: Values) -> Result<Transformed<LogicalPlan>> {
     let empty = DFSchema::empty();
     let mut fields: Vec<_> = schema.iter().map(|(name, field)| (name.cloned(), Arc::clone(field))).collect();
     let mut changed = false;
     for (place, (_, field)) in fields.iter_mut().enumerate() {
         let mut column: Vec<&mut Expr> = values.iter_mut().filter_map(|row| row.get_mut(place)).collect();
+        if field.data_type().is_decimal() && make_floats(&mut column) {
+            *field = Arc::new(field.as_ref().clone().with_data_type(DataType::Float64));
+            changed = true;
+            continue;
+        }
         bring_together(&mut column, |_| &empty, false)?;
         let types = column.iter().map(|value| value.get_type(&empty)).collect::<Result<Vec<_>>>()?;
         let is_coarse = |data_type: &&DataType| matches!(data_type, DataType::Timestamp(unit, _) if *unit != TimeUnit::Nanosecond);
@@ -40,6 +46,20 @@ pub(super) fn of_values(Values { schema, mut values }: Values) -> Result<Transfo
     }
     let schema: DFSchemaRef = Arc::new(DFSchema::new_with_metadata(fields, schema.metadata().clone())?);
     Ok(Transformed::yes(LogicalPlan::Values(Values { schema, values })))
+}
+
+/// Makes a column of VALUES one of floats, where a value of it was a float before it became a decimal; whether one was.
+fn make_floats(column: &mut [&mut Expr]) -> bool {
+    if !column.iter().any(|value| before_decimal(value).1) {
+        return false;
+    }
+    for value in column {
+        **value = before_decimal(value).0.clone();
+        if value.get_type(&DFSchema::empty()).is_ok_and(|data_type| data_type != DataType::Float64) {
+            cast(value, DataType::Float64);
+        }
+    }
+    true
 }
 
 /// Gives each column of a UNION one unit.
@@ -62,15 +82,17 @@ pub(super) fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
 }
 
 /// Compares keys of a join exactly, where one is of nanoseconds and the other of a unit that is not: as many of the coarser ones, and
-/// nothing behind that.
+/// nothing behind that. Decimals beside floats are compared as these.
 pub(super) fn of_join(mut join: Join) -> Transformed<LogicalPlan> {
     let (left, right) = (Arc::clone(join.left.schema()), Arc::clone(join.right.schema()));
     let unit = |expr: &Expr, schema: &DFSchema| match expr.get_type(schema) {
         Ok(DataType::Timestamp(unit, _)) => Some(unit),
         _ => None,
     };
-    let mut wholes = Vec::new();
+    let (mut wholes, mut are_floats) = (Vec::new(), false);
     for (a, b) in &mut join.on {
+        let side = |side: usize| if side == 0 { left.as_ref() } else { right.as_ref() };
+        are_floats |= floats::bring_together(&mut [&mut *a, &mut *b], side);
         let (fine, schema, coarse) = match (unit(a, &left), unit(b, &right)) {
             (Some(TimeUnit::Nanosecond), Some(unit)) if unit != TimeUnit::Nanosecond => (a, &left, unit),
             (Some(unit), Some(TimeUnit::Nanosecond)) if unit != TimeUnit::Nanosecond => (b, &right, unit),
@@ -84,7 +106,7 @@ pub(super) fn of_join(mut join: Join) -> Transformed<LogicalPlan> {
         // A NULL is whole.
         wholes.push(binary_expr(whole, Operator::IsNotDistinctFrom, back));
     }
-    let changed = !wholes.is_empty();
+    let changed = are_floats || !wholes.is_empty();
     join.filter = conjunction(wholes.into_iter().chain(join.filter));
     Transformed::new_transformed(LogicalPlan::Join(join), changed)
 }

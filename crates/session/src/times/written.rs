@@ -2,44 +2,71 @@
 //!
 //! DataFusion reads a time only with its seconds, and dates of two digits a part. PostgreSQL and DuckDB read these, too, so texts that are
 //! read as times are completed before: constants in the statement, and texts of rows where they are cast to a timestamp or a time of day.
+//! A text of digits alone is no time of day, though Arrow takes it for nanoseconds; and as an interval it is seconds, and no months.
 
 use std::fmt::Write;
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{ArrayRef, AsArray, LargeStringArray, StringArray, StringViewArray};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::arrow::error::ArrowError;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue, exec_datafusion_err, exec_err};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr::{Between, BinaryExpr, InList, ScalarFunction};
 use datafusion::logical_expr::{
-    Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    TryCast, Volatility,
+    Cast, ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, TryCast, Volatility,
 };
 
 use super::OF_TIMES;
 use super::operands::{is_text_of_row, text};
+use super::written_intervals::in_known_units;
 
 /// Whether an expression, apart from those in it, may read a text as a time.
 pub(super) fn may_read(expr: &Expr) -> bool {
     match expr {
-        Expr::Cast(cast) => is_time(cast.field.data_type()),
-        Expr::TryCast(cast) => is_time(cast.field.data_type()),
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => {
+            is_time(field.data_type()) || is_interval(field.data_type())
+        }
         Expr::BinaryExpr(BinaryExpr { left, right, .. }) => is_written(left) || is_written(right),
         Expr::Between(Between { low, high, .. }) => is_written(low) || is_written(high),
         Expr::InList(InList { list, .. }) => list.iter().any(is_written),
-        Expr::ScalarFunction(call) => OF_TIMES.contains(&call.func.name()),
+        Expr::ScalarFunction(call) => OF_TIMES.contains(&call.func.name()) || is_cast_to_timestamp(call),
         _ => false,
     }
 }
 
 /// The expression with the texts completed that it reads as times.
 pub(super) fn completed_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let is_tried = matches!(expr, Expr::TryCast(_));
     let changed = match &mut expr {
         Expr::Cast(Cast { expr: inner, field }) | Expr::TryCast(TryCast { expr: inner, field })
             if is_time(field.data_type()) =>
         {
-            complete_constant(inner) || (reads_rows(field.data_type()) && complete_rows(inner, schema))
+            let reads = match field.data_type() {
+                DataType::Time32(_) | DataType::Time64(_) => Reads::TimeOfDay { is_tried },
+                _ => Reads::Time,
+            };
+            if matches!(reads, Reads::TimeOfDay { .. }) && text(inner).is_some_and(is_number) {
+                reads.wrap(inner);
+                true
+            } else {
+                complete_constant(inner)
+                    || (reads_rows(field.data_type()) && complete_rows(inner, schema, reads))
+            }
+        }
+        Expr::Cast(Cast { expr: inner, field }) | Expr::TryCast(TryCast { expr: inner, field })
+            if is_interval(field.data_type()) =>
+        {
+            match text(inner).map(written_interval) {
+                Some(Some(written)) => {
+                    **inner = Expr::Literal(ScalarValue::Utf8(Some(written)), None);
+                    true
+                }
+                Some(None) => false,
+                None => complete_rows(inner, schema, Reads::Interval),
+            }
         }
         Expr::BinaryExpr(BinaryExpr { left, right, .. }) => complete_beside(&mut [left, right], schema),
         Expr::Between(Between { expr, low, high, .. }) => complete_beside(&mut [expr, low, high], schema),
@@ -48,6 +75,10 @@ pub(super) fn completed_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transf
             operands.extend(list.iter_mut());
             complete_beside(&mut operands, schema)
         }
+        Expr::ScalarFunction(call) if is_cast_to_timestamp(call) => match call.args.first_mut() {
+            Some(time) => complete_constant(time) || complete_rows(time, schema, Reads::Time),
+            None => false,
+        },
         Expr::ScalarFunction(call) if OF_TIMES.contains(&call.func.name()) => {
             call.args.iter_mut().skip(1).fold(false, |changed, time| complete_constant(time) | changed)
         }
@@ -59,6 +90,16 @@ pub(super) fn completed_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transf
 fn is_time(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
         || matches!(data_type, DataType::Time32(_) | DataType::Time64(_))
+}
+
+/// Whether a call is one that `::timestamp_ns` is written as.
+fn is_cast_to_timestamp(call: &ScalarFunction) -> bool {
+    let to = call.args.get(1).and_then(text);
+    call.func.name() == "arrow_cast" && to.is_some_and(|to| to.starts_with("Timestamp("))
+}
+
+fn is_interval(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Interval(_))
 }
 
 /// Dates of rows are read by compiled code, which knows what DataFusion reads.
@@ -91,28 +132,108 @@ fn complete_constant(expr: &mut Expr) -> bool {
     true
 }
 
-fn complete_rows(expr: &mut Expr, schema: &DFSchema) -> bool {
-    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-        Arc::new(ScalarUDF::from(Complete { signature: Signature::any(1, Volatility::Immutable) }))
-    });
+fn complete_rows(expr: &mut Expr, schema: &DFSchema, reads: Reads) -> bool {
     let is_complete = |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if call.func.inner().as_ref().is::<Complete>());
     if is_complete(expr) || !is_text_of_row(expr, schema) {
         return false;
     }
-    let function = Arc::clone(&FUNCTION);
-    *expr = Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![std::mem::take(expr)]));
+    reads.wrap(expr);
     true
 }
 
-/// The function that completes texts of rows.
+/// What texts of rows are read as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Reads {
+    /// A timestamp.
+    Time,
+    /// A time of day; another text is NULL where that is tried.
+    TimeOfDay {
+        is_tried: bool,
+    },
+    Interval,
+}
+
+impl Reads {
+    const ALL: [Reads; 4] = [
+        Reads::Time,
+        Reads::TimeOfDay { is_tried: false },
+        Reads::TimeOfDay { is_tried: true },
+        Reads::Interval,
+    ];
+
+    /// Puts the function around a text that makes one of it that Arrow reads so.
+    fn wrap(self, text: &mut Expr) {
+        static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 4]> = LazyLock::new(|| {
+            let signature = || Signature::any(1, Volatility::Immutable);
+            Reads::ALL.map(|reads| Arc::new(ScalarUDF::from(Complete { reads, signature: signature() })))
+        });
+        let [time, of_day, of_day_or_null, interval] = &*FUNCTIONS;
+        let function = match self {
+            Reads::Time => time,
+            Reads::TimeOfDay { is_tried: false } => of_day,
+            Reads::TimeOfDay { is_tried: true } => of_day_or_null,
+            Reads::Interval => interval,
+        };
+        let function = ScalarFunction::new_udf(Arc::clone(function), vec![std::mem::take(text)]);
+        *text = Expr::ScalarFunction(function);
+    }
+
+    /// The text that Arrow reads, NULL where it is to read none.
+    fn made_of(self, text: &str) -> Result<Option<String>> {
+        let made = match self {
+            Reads::TimeOfDay { is_tried: true } if is_number(text) => return Ok(None),
+            Reads::TimeOfDay { is_tried: false } if is_number(text) => {
+                // The error is that of other texts.
+                let what = format!("Cannot cast string '{text}' to value of Time64(ns) type");
+                return Err(DataFusionError::ArrowError(Box::new(ArrowError::CastError(what)), None));
+            }
+            Reads::Interval => written_interval(text),
+            Reads::Time | Reads::TimeOfDay { .. } => complete(text),
+        };
+        Ok(Some(made.unwrap_or_else(|| text.into())))
+    }
+
+    /// Whether a text is surely read as it is.
+    fn is_usual(self, text: &str) -> bool {
+        match self {
+            Reads::Time => is_usual(text),
+            Reads::TimeOfDay { .. } => !is_number(text) && is_usual(text),
+            Reads::Interval => false,
+        }
+    }
+}
+
+/// Whether a text is a whole number, which Arrow takes for ticks of a time of day.
+fn is_number(text: &str) -> bool {
+    text.trim().parse::<i128>().is_ok()
+}
+
+/// An interval as Arrow reads it: a number without a unit is seconds, and a time of day is one of `10:11:12`. `None` for what is so already.
+fn written_interval(text: &str) -> Option<String> {
+    let number = text.trim();
+    let has_digits = number.bytes().any(|byte| byte.is_ascii_digit());
+    if has_digits && number.bytes().all(|byte| byte.is_ascii_digit() || b"+-.".contains(&byte)) {
+        return Some(format!("{} seconds", number.trim_start_matches('+')));
+    }
+    // What has an unknown unit is no interval to Arrow either.
+    in_known_units(text).ok().flatten()
+}
+
+/// The function that completes texts.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Complete {
+    reads: Reads,
     signature: Signature,
 }
 
 impl ScalarUDFImpl for Complete {
     fn name(&self) -> &str {
-        "kelpie_complete_time"
+        match self.reads {
+            Reads::Time => "kelpie_complete_time",
+            Reads::TimeOfDay { is_tried: false } => "kelpie_complete_time_of_day",
+            Reads::TimeOfDay { is_tried: true } => "kelpie_complete_time_of_day_or_null",
+            Reads::Interval => "kelpie_complete_interval",
+        }
     }
 
     fn signature(&self) -> &Signature {
@@ -126,15 +247,24 @@ impl ScalarUDFImpl for Complete {
         }
     }
 
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let types: Vec<_> = arguments.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let may_be_null = self.reads == Reads::TimeOfDay { is_tried: true };
+        let nullable = may_be_null || arguments.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, nullable)))
+    }
+
     fn is_strict(&self) -> bool {
         true
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match args.args.first() {
-            Some(ColumnarValue::Array(texts)) => Ok(ColumnarValue::Array(completed_texts(texts))),
+            Some(ColumnarValue::Array(texts)) => {
+                Ok(ColumnarValue::Array(completed_texts(texts, self.reads)?))
+            }
             Some(ColumnarValue::Scalar(value)) => {
-                let texts = completed_texts(&value.to_array()?);
+                let texts = completed_texts(&value.to_array()?, self.reads)?;
                 Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?))
             }
             None => Err(exec_datafusion_err!("a text is missing")),
@@ -143,24 +273,23 @@ impl ScalarUDFImpl for Complete {
 }
 
 /// The texts with those completed that need it; the same array where none does.
-fn completed_texts(texts: &ArrayRef) -> ArrayRef {
+fn completed_texts(texts: &ArrayRef, reads: Reads) -> Result<ArrayRef> {
     macro_rules! completed {
         ($of_type:expr, $kind:ty) => {{
             let of_type = $of_type;
-            if of_type.iter().flatten().all(is_usual) {
-                return Arc::clone(texts);
+            if of_type.iter().flatten().all(|text| reads.is_usual(text)) {
+                return Ok(Arc::clone(texts));
             }
-            let completed = |text: &str| complete(text).unwrap_or_else(|| text.into());
-            let made: $kind = of_type.iter().map(|text| text.map(completed)).collect();
-            Arc::new(made)
+            let made = of_type.iter().map(|text| text.map_or(Ok(None), |text| reads.made_of(text)));
+            Arc::new(made.collect::<Result<$kind>>()?) as ArrayRef
         }};
     }
-    match texts.data_type() {
+    Ok(match texts.data_type() {
         DataType::Utf8 => completed!(texts.as_string::<i32>(), StringArray),
         DataType::LargeUtf8 => completed!(texts.as_string::<i64>(), LargeStringArray),
         DataType::Utf8View => completed!(texts.as_string_view(), StringViewArray),
         _ => Arc::clone(texts),
-    }
+    })
 }
 
 /// Whether a text is surely one that needs no completion: a date with two digits a part, and seconds behind minutes.
@@ -242,13 +371,44 @@ mod tests {
     }
 
     #[test]
+    fn intervals_without_a_unit_are_seconds() {
+        let cases = [
+            ("1", Some("1 seconds")),
+            (" -1.5 ", Some("-1.5 seconds")),
+            ("+2", Some("2 seconds")),
+            ("10:11:12", Some("36672000000000 nanoseconds")),
+            ("2 quarters", Some("6 months")),
+            ("1 day", None),
+            ("", None),
+            ("-", None),
+            ("abc", None),
+            ("1 parsec", None),
+        ];
+        for (text, made) in cases {
+            assert_eq!(written_interval(text).as_deref(), made, "{text}");
+        }
+    }
+
+    #[test]
+    fn digits_are_no_time_of_day() {
+        let tried = Reads::TimeOfDay { is_tried: true };
+        assert_eq!(tried.made_of("-5").expect("tried"), None);
+        assert_eq!(tried.made_of("9:30").expect("tried").as_deref(), Some("09:30:00"));
+        assert_eq!(tried.made_of("x").expect("tried").as_deref(), Some("x"));
+        let strict = Reads::TimeOfDay { is_tried: false };
+        assert!(strict.made_of("99999999999").is_err());
+        assert!(strict.made_of("+5").is_err());
+        assert_eq!(strict.made_of("10:00:00").expect("a time").as_deref(), Some("10:00:00"));
+    }
+
+    #[test]
     fn arrays_in_which_nothing_is_left_out_are_not_copied() {
         let usual: ArrayRef = Arc::new(StringArray::from(vec![Some("2024-01-31 10:00:00"), None]));
-        assert!(Arc::ptr_eq(&usual, &completed_texts(&usual)));
+        assert!(Arc::ptr_eq(&usual, &completed_texts(&usual, Reads::Time).expect("texts")));
         let other: ArrayRef =
             Arc::new(StringViewArray::from(vec![Some("2024-01-31 10:00"), None, Some("x")]));
         let expected: ArrayRef =
             Arc::new(StringViewArray::from(vec![Some("2024-01-31 10:00:00"), None, Some("x")]));
-        assert_eq!(&completed_texts(&other), &expected);
+        assert_eq!(&completed_texts(&other, Reads::Time).expect("texts"), &expected);
     }
 }

@@ -18,6 +18,8 @@ use datafusion::logical_expr::{
 };
 use kelpie_datafusion::Zone;
 
+use super::at_zone::at_time_zone;
+
 /// A cast of a local time to a zone whose clocks change, as a function that knows all of its times.
 pub(super) fn mended_cast(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
     if let Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) =
@@ -25,6 +27,9 @@ pub(super) fn mended_cast(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
         && let Some(value) = written_with_zone(text, cast.field.data_type())
     {
         return Some(Expr::Literal(value, None));
+    }
+    if let Some(local) = local_cast(cast, schema) {
+        return Some(local);
     }
     let DataType::Timestamp(unit, Some(zone)) = cast.field.data_type() else { return None };
     // Others have one offset.
@@ -42,6 +47,19 @@ pub(super) fn mended_cast(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
     let function =
         InZone { signature: Signature::any(1, Volatility::Immutable), unit: *unit, zone: Arc::clone(zone) };
     Some(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![input])))
+}
+
+/// A cast of a moment to a time without a zone: what the clocks of the moment's zone show. DataFusion takes those of UTC.
+fn local_cast(cast: &Cast, schema: &DFSchema) -> Option<Expr> {
+    const OF_UTC: [&str; 5] = ["UTC", "+00:00", "+00", "Z", "Etc/UTC"];
+    let DataType::Timestamp(_, None) = cast.field.data_type() else { return None };
+    let Ok(DataType::Timestamp(_, Some(zone))) = cast.expr.get_type(schema) else { return None };
+    if OF_UTC.contains(&zone.as_ref()) {
+        return None;
+    }
+    let arguments = vec![cast.expr.as_ref().clone(), Expr::Literal(ScalarValue::from(zone.as_ref()), None)];
+    let local = ScalarFunction::new_udf(Arc::new(at_time_zone()), arguments);
+    Some(Expr::Cast(Cast::new(Box::new(Expr::ScalarFunction(local)), cast.field.data_type().clone())))
 }
 
 /// A time that is written with the name of its zone, where the clocks of that zone skip it or show it twice: others need no help.

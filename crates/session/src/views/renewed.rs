@@ -15,11 +15,9 @@ use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Sql;
-use kelpie_datafusion::KelpieOptions;
 
 use super::{Made, Views, resolved, view_of};
 use crate::access::Access;
-use crate::dialect::written_anew;
 use crate::messages::message;
 use crate::planning::{parsed, plan_of};
 
@@ -83,11 +81,17 @@ async fn planned(state: &SessionState, text: &str) -> Result<Option<LogicalPlan>
     // Whoever may not make views may read them.
     let access = Access { only_reads: false, ..Access::of(&state) };
     state.config_mut().set_extension(Arc::new(access));
-    let mut statement = parsed(&state, text)?;
-    if KelpieOptions::of(state.config_options()).corrections {
-        written_anew(&state, None, &mut statement).await?;
-    }
-    let plan = plan_of(&state, statement, text).await?;
+    let statement = || {
+        let mut statement = parsed(&state, text)?;
+        // It is there by now.
+        if let Statement::Statement(made) = &mut statement
+            && let Sql::CreateView(view) = made.as_mut()
+        {
+            view.if_not_exists = false;
+        }
+        Ok(statement)
+    };
+    let plan = plan_of(&state, statement()?, (text, &statement)).await?;
     let LogicalPlan::Ddl(DdlStatement::CreateView(view)) = plan else { return Ok(None) };
     if !view.input.get_parameter_names()?.is_empty() {
         return Ok(None);

@@ -127,6 +127,11 @@ async fn letters_beyond_ascii() {
         "translate(s, 'a\u{e9}\u{3a3}', 'xy')",
         "translate(s, 'abc', '\u{1f600}')",
         "translate(s, 'ab', 'xy')",
+        "translate(s, 'aba', 'xyz')",
+        "translate(upper(s), 'ABC', 'cab!')",
+        "translate(translate(s, 'ab', 'ba'), 'abc', '')",
+        "length(translate(s, 'e', 'f'))",
+        "translate(s, '', '') = s",
         "initcap(lower(s))",
     ];
     agree("l", &expressions, letters).await;

@@ -179,7 +179,7 @@ fn a_fence_stops_the_compiler() {
         let looks = b.eq(worker, zero);
         b.begin_if(looks);
         // Far more looks than it takes to see the other worker's write between two of them.
-        let most = b.u32(400_000_000);
+        let most = b.u32(4_000_000_000);
         let count = b.var_of("count", zero);
         b.begin_loop();
         let before = b.load(flag);

@@ -4,6 +4,7 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builder, Function, Handle, Scalar, Type};
 
+use super::byte_table::{by_table, byte_table};
 use super::heap::{length_where, make};
 use super::search::lower_plain;
 use super::swar::{beyond_ascii, with_case};
@@ -61,6 +62,11 @@ pub(in crate::lower) fn initial_capitals(cx: &mut Context<'_>, input: &Expr) -> 
 pub(in crate::lower) fn translate(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
     let [input, from, to] = arguments else { return unsupported("translate takes three arguments") };
     let (input, input_valid) = lower_plain(cx, input)?;
+    if let Some(table) = byte_table(from, to) {
+        let length = length_where(cx, &input, input_valid);
+        let text = by_table(cx, input.data, length, &table);
+        return Ok(Lowered { repr: Repr::Text(text), valid: input_valid, range: None });
+    }
     let (from, from_valid) = lower_plain(cx, from)?;
     let (to, to_valid) = lower_plain(cx, to)?;
     let valid = both(cx, input_valid, from_valid);

@@ -1,6 +1,7 @@
 //! Text: equality and order by bytes, lengths, substrings, case. Loops over bytes are device functions, one a pair of
 //! case mappings, made when first needed.
 
+mod byte_table;
 pub(super) mod cast_float;
 pub(super) mod cast_text;
 pub(super) mod digits;

@@ -2,6 +2,7 @@
 //! filter of its hash table, which is made for that.
 
 use super::Cut;
+use super::match_share::MatchShare;
 use super::open::OpenRows;
 use crate::MicroModel;
 use crate::context::Unsupported;
@@ -16,10 +17,10 @@ impl Cut<'_> {
         &mut self,
         operator: JoinOperator,
         site: Site<'_>,
-        build: &OpenRows,
-        probe: &OpenRows,
+        found: MatchShare,
+        sides: (&OpenRows, &OpenRows),
     ) -> Result<(JoinOperator, bool), Unsupported> {
-        let by_bloom = self.takes_bloom(&operator, site, build, probe)?;
+        let by_bloom = self.takes_bloom(&operator, site, found, sides)?;
         if !by_bloom && operator.filtering_keys().is_empty() {
             return Ok((operator, false));
         }
@@ -37,8 +38,8 @@ impl Cut<'_> {
         &self,
         operator: &JoinOperator,
         site: Site<'_>,
-        build: &OpenRows,
-        probe: &OpenRows,
+        found: MatchShare,
+        (build, probe): (&OpenRows, &OpenRows),
     ) -> Result<bool, Unsupported> {
         if !operator.may_have_bloom() {
             return Ok(false);
@@ -49,11 +50,10 @@ impl Cut<'_> {
             true => operator.why_no_bloom(),
             false => Some("keys are no columns of a table"),
         };
-        let (is_narrowed, share) = build.narrowed();
         let rows = Filtered {
             build_rows: build.expected(),
             probe_rows: probe.expected(),
-            share: is_narrowed.then_some(share),
+            share: found.is_narrowed.then_some(found.share),
         };
         let (filter, reason) = match why_not {
             Some(why_not) => (KeyFilter::Off, why_not.into()),

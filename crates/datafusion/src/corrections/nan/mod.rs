@@ -27,6 +27,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use half::f16;
 
+use super::null_fields::{any_structs, with_null_fields};
+
 /// Values looked at at once: few enough to end soon where one is found, many enough for vectors.
 const RUN: usize = 1024;
 
@@ -109,8 +111,13 @@ pub(crate) fn has_floats(data_type: &DataType) -> bool {
 }
 
 /// Whether rows of a schema have floats.
-pub(crate) fn any_floats(schema: &SchemaRef) -> bool {
+fn any_floats(schema: &SchemaRef) -> bool {
     schema.fields().iter().any(|field| has_floats(field.data_type()))
+}
+
+/// Whether rows of a schema have values that are mended as they are read.
+pub(crate) fn are_mended(schema: &SchemaRef) -> bool {
+    any_floats(schema) || any_structs(schema)
 }
 
 /// Which values of floats are made one.
@@ -122,8 +129,10 @@ pub(super) enum Alike {
     Zeros,
 }
 
-/// A batch with the one NaN in place of all others; the same arrays where there are none.
+/// A batch with the one NaN in place of all others, and with fields that are NULL where their structs are; the same arrays where there is
+/// nothing to mend.
 pub(crate) fn canonical_batch(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let batch = with_null_fields(batch)?;
     if !any_floats(batch.schema_ref()) {
         return Ok(batch);
     }

@@ -1,4 +1,4 @@
-//! The one NaN in what DataFusion's operators read.
+//! The one NaN in what DataFusion's operators read, and the NULLs of structs in their fields.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 
-use super::{any_floats, canonical_batch};
+use super::{are_mended, canonical_batch};
 use crate::decimals::check_decimals;
 use crate::exec::KelpieExec;
 use crate::node::Node;
@@ -40,7 +40,7 @@ pub(crate) fn with_one_nan(plan: Node) -> Result<Node> {
     let made = plan.transform_up(|node| {
         let decimals = has_unchecked_decimals(&node);
         let is_source = node.children().is_empty()
-            && (decimals || any_floats(&node.schema()))
+            && (decimals || are_mended(&node.schema()))
             && !node.is::<KelpieExec>()
             && !node.is::<EmptyExec>()
             && !node.is::<PlaceholderRowExec>()

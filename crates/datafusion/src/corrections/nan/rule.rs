@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::error::Result;
 use datafusion::functions::{core, math};
@@ -17,11 +17,12 @@ use super::{OneNan, canonical_scalar};
 use crate::corrections::map_expressions;
 use crate::corrections::zeros::OneZero;
 
-/// Puts [`OneNan`] around what may make another NaN, where somebody could tell: not within arithmetic, nor below sums.
+/// Puts [`OneNan`] around what may make another NaN, where somebody could tell: not within arithmetic, nor below sums. What aggregates and
+/// window functions give is [`Results`]' to mend.
 pub(in crate::corrections) fn corrected(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&plan.inputs());
     let mend = |expr| Rewriter { schema: &schema }.rewrite(expr, Around::Anything);
-    map_expressions(plan, may_make_a_nan, mend)?.transform_data(with_results)
+    map_expressions(plan, may_make_a_nan, mend)
 }
 
 /// Whether a part of an expression could be one that makes a NaN, whatever its type. Most expressions are columns and comparisons.
@@ -147,34 +148,47 @@ fn adds_up(call: &AggregateFunction) -> bool {
             || implementation.is::<stddev::StddevPop>())
 }
 
-/// The plan with the one NaN in what its aggregates and window functions have computed.
-fn with_results(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let computed = match &plan {
-        LogicalPlan::Aggregate(aggregate) => aggregate.aggr_expr.as_slice(),
-        LogicalPlan::Window(window) => window.window_expr.as_slice(),
-        _ => return Ok(Transformed::no(plan)),
-    };
-    let (schema, count) = (Arc::clone(plan.schema()), computed.len());
-    let first = schema.fields().len().saturating_sub(count);
-    let makes = |column: usize| {
-        let expr = column.checked_sub(first).and_then(|place| computed.get(place));
-        schema.field(column).data_type().is_floating() && expr.is_some_and(computes)
-    };
-    let makes: Vec<bool> = (0..schema.fields().len()).map(makes).collect();
-    if !makes.contains(&true) {
-        return Ok(Transformed::no(plan));
+/// Which columns of a node are results of aggregates and window functions that may be another NaN. They are made the one above the node, so
+/// that has to come after all other corrections, which look at the node itself; and they are told by functions that these replace.
+pub(in crate::corrections) struct Results {
+    /// Whether a column is one, of the last columns.
+    makes: Vec<bool>,
+}
+
+impl Results {
+    /// Those of a node before it is mended.
+    pub fn of(plan: &LogicalPlan) -> Results {
+        let computed = match plan {
+            LogicalPlan::Aggregate(aggregate) => aggregate.aggr_expr.as_slice(),
+            LogicalPlan::Window(window) => window.window_expr.as_slice(),
+            _ => &[],
+        };
+        Results { makes: computed.iter().map(computes).collect() }
     }
-    let columns = schema.iter().zip(makes).map(|((qualifier, field), makes)| {
-        let column = Expr::from((qualifier, field));
-        match makes {
-            true => {
-                one_nan(column).alias_qualified(qualifier.cloned() as Option<TableReference>, field.name())
-            }
-            false => column,
+
+    /// The node with the one NaN in its results.
+    pub fn mended(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let schema = Arc::clone(plan.schema());
+        let first = schema.fields().len().saturating_sub(self.makes.len());
+        let makes = |column: usize| {
+            let makes = column.checked_sub(first).and_then(|place| self.makes.get(place)).copied();
+            schema.field(column).data_type().is_floating() && makes.unwrap_or(false)
+        };
+        let makes: Vec<bool> = (0..schema.fields().len()).map(makes).collect();
+        if !makes.contains(&true) {
+            return Ok(Transformed::no(plan));
         }
-    });
-    let projection = Projection::try_new(columns.collect(), Arc::new(plan))?;
-    Ok(Transformed::new(LogicalPlan::Projection(projection), true, TreeNodeRecursion::Continue))
+        let columns = schema.iter().zip(makes).map(|((qualifier, field), makes)| {
+            let column = Expr::from((qualifier, field));
+            match makes {
+                true => one_nan(column)
+                    .alias_qualified(qualifier.cloned() as Option<TableReference>, field.name()),
+                false => column,
+            }
+        });
+        let projection = Projection::try_new(columns.collect(), Arc::new(plan))?;
+        Ok(Transformed::yes(LogicalPlan::Projection(projection)))
+    }
 }
 
 /// Whether what an aggregate or a window function gives is computed, and not one of the values that it was given.

@@ -20,7 +20,7 @@ fn table(columns: usize, rows: usize) -> TestTable {
     TestTable::new(&columns)
 }
 
-fn no_cancel() -> CancelToken {
+pub(super) fn no_cancel() -> CancelToken {
     CancelToken::default()
 }
 

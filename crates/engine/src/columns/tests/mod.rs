@@ -1,6 +1,7 @@
 //! Tests of the column store, over tables in memory and the CPU device.
 
 mod caching;
+mod coded;
 mod glance;
 mod placing;
 mod values;

@@ -71,7 +71,17 @@ impl OuterValues {
         (0..self.columns.len()).map(|place| Expr::Column(self.value(place)))
     }
 
-    fn plan(&self, qualifier: &str) -> Result<LogicalPlan> {
+    /// The rows that have the values.
+    pub(super) fn rows(&self) -> &LogicalPlan {
+        &self.rows
+    }
+
+    /// The same values under another qualifier.
+    pub(super) fn called(&self, qualifier: String) -> OuterValues {
+        OuterValues { rows: Arc::clone(&self.rows), columns: self.columns.clone(), qualifier }
+    }
+
+    pub(super) fn plan(&self, qualifier: &str) -> Result<LogicalPlan> {
         let columns = self.columns.iter().enumerate();
         let columns = columns.map(|(place, column)| {
             let value = value_of(qualifier, place);
@@ -81,7 +91,7 @@ impl OuterValues {
     }
 
     /// An expression of the subquery that refers to the values instead of the rows around it.
-    fn inside(&self, expr: Expr) -> Result<Expr> {
+    pub(super) fn inside(&self, expr: Expr) -> Result<Expr> {
         let inside = expr.transform(|expr| match &expr {
             Expr::OuterReferenceColumn(_, column) => {
                 match self.columns.iter().position(|known| known == column) {
@@ -207,6 +217,11 @@ impl OuterValues {
         if let [Expr::GroupingSet(sets)] = aggregate.group_expr.as_slice() {
             return self.grouped_by_sets(aggregate, sets);
         }
+        if aggregate.group_expr.is_empty()
+            && let Some(running) = self.running(aggregate)?
+        {
+            return Ok(Some(running));
+        }
         let Some(input) = self.rows_of(&aggregate.input)? else { return Ok(None) };
         let keys = aggregate.group_expr.iter().map(|expr| self.inside_as_before(expr));
         let keys: Vec<Expr> = keys.chain(self.values().map(Ok)).collect::<Result<_>>()?;
@@ -257,11 +272,7 @@ impl OuterValues {
             matches!(kind, JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti);
         let right_alone =
             matches!(kind, JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti);
-        let other = OuterValues {
-            rows: Arc::clone(&self.rows),
-            columns: self.columns.clone(),
-            qualifier: format!("{}_other", self.qualifier),
-        };
+        let other = self.called(format!("{}_other", self.qualifier));
         let (left, right) = match (of_left, of_right) {
             (_, false) if left_alone => (self.rows_of(&join.left)?, Some(join.right.as_ref().clone())),
             (false, _) if right_alone => (Some(join.left.as_ref().clone()), self.rows_of(&join.right)?),

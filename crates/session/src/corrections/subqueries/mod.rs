@@ -9,6 +9,7 @@ mod dependent;
 mod nodes;
 mod plain;
 mod row_by_row;
+mod running;
 mod sets;
 mod single;
 
@@ -148,7 +149,14 @@ impl<'a> Around<'a> {
                         && refers_to(plan, &self.rows)?
                         && has_own_names(plan)?)
                 };
-                if self.takes_scalars && is_plain()? || !is_correlated(plan)? {
+                if !is_correlated(plan)? {
+                    let Some(plan) = single::or_null(plan)? else {
+                        return Ok(Expr::ScalarSubquery(subquery));
+                    };
+                    self.changed = true;
+                    return Ok(Expr::ScalarSubquery(Subquery { subquery: Arc::new(plan), ..subquery }));
+                }
+                if self.takes_scalars && is_plain()? {
                     return Ok(Expr::ScalarSubquery(subquery));
                 }
                 Ok(self.scalar(plan)?.unwrap_or(Expr::ScalarSubquery(subquery)))

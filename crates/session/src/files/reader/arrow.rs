@@ -13,7 +13,7 @@ use datafusion::common::nested_struct::cast_column;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::error::{DataFusionError, Result};
 
-use kelpie_datafusion::Batches;
+use kelpie_datafusion::{Batches, with_null_fields};
 
 use super::file_scan::{FileScan, Filling, Layout, Shape};
 use super::text::open as open_file;
@@ -44,7 +44,7 @@ pub(super) fn open(scan: &FileScan, is_stream: bool, file: &PartitionedFile) -> 
     let columns = Some(scan.read());
     let options = CastOptions { safe: false, format_options: FormatOptions::default() };
     let fill = move |batch: std::result::Result<_, _>| {
-        let batch = batch.map_err(|error| in_column(&path, &wanted, &error))?;
+        let batch = batch.and_then(with_null_fields).map_err(|error| in_column(&path, &wanted, &error))?;
         filling.fill(&batch, |array, column| {
             let to = wanted.field(column);
             match to.data_type() {
