@@ -2,7 +2,6 @@
 //! fill it once, and a wrong estimate changes no answer.
 
 use crate::common::*;
-use crate::plans::join;
 use kelpie_engine::PipelineMetrics;
 
 /// Rows of a table that is sketched by rule.
@@ -380,35 +379,5 @@ fn a_table_that_is_kept_has_some_slots_where_threads_share_it() {
         let second = run(&engine, &plan, &tables, &options);
         assert_eq!(totals(&second, 1), (105, 8_000));
         assert!((least..=most).contains(&slots(&second)), "{device:?}: {}", slots(&second));
-    }
-}
-
-/// A calendar of many years, and what happened on the days of five of them: rows of a year are thought to be a fifth. Days of which
-/// another thing than their year is asked are as many as they are in all years.
-#[test]
-fn of_a_calendar_the_years_that_are_met_count() {
-    const DAYS: usize = 40_000;
-    let calendar = |asked: fn(i64) -> i64| -> Arc<dyn TableSource> {
-        let batch = |days: std::ops::Range<usize>| {
-            let days = || days.clone().map(|day| day as i64);
-            let columns =
-                vec![maybe_longs(days().map(Some)), longs(days().map(asked)), texts(days().map(|_| ""))];
-            batch_of(&COLUMNS, columns)
-        };
-        in_batches(DAYS, 20, batch)
-    };
-    let first = 50 * 366;
-    let events: Arc<dyn TableSource> =
-        table((0..60_000).map(|row| (Some(first + mixed(row) % (5 * 366)), row, String::new())));
-    let sources = [calendar(|day| day / 366), calendar(|day| mixed(day) % 100), events];
-    for (days, value, expected) in [(0, 52, 12_000u64), (1, 7, 600)] {
-        let of_days = filter(scan(days), CompareOp::Eq, value);
-        let plan = join(JoinKind::Inner, of_days, scan(2), &[(0, 0)], false);
-        let output = run(&Engine::new(), &plan, &sources, options(DeviceChoice::Cpu, &[]));
-        let joins = |pipeline: &&PipelineMetrics| pipeline.name.contains("→ join");
-        let joined = output.metrics.pipelines.iter().find(joins).expect("a join");
-        let foreseen = joined.rows_foreseen.expect("rows are foreseen");
-        assert!((expected / 2..expected * 2).contains(&foreseen), "{days}: {foreseen}, about {expected}");
-        assert!(output.batch.num_rows() as u64 * 4 > expected, "{days}: {}", output.batch.num_rows());
     }
 }

@@ -159,9 +159,9 @@ fn one_value_beside_the_others_is_a_group_of_its_own() {
             .find(|row| (0..4).all(|column| value_of(column, *row, 0).is_some()));
         let sources = [table(5000, 3, odd)];
         for keys in [0, 2, 3] {
+            // Far from the others, it makes them values with codes: a slot each, and not one for each distance.
             let slots = compare(&engine, &scan(0), &[keys], &sources);
-            // Far from the others, it makes them values with codes.
-            assert!(slots.is_none_or(|slots| slots > 40), "{keys}: {slots:?}");
+            assert!(slots.is_none_or(|slots| !(43..2000).contains(&slots)), "{keys}: {slots:?}");
         }
     }
 }

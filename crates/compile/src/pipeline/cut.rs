@@ -14,7 +14,6 @@ mod join;
 mod join_parts;
 mod key_extremes;
 mod key_filter;
-mod match_share;
 mod open;
 mod properties;
 mod ranked;

@@ -148,7 +148,12 @@ impl Cut<'_> {
         let is_table = rows.branches.len() == 1 && rows.branches.iter().all(Open::is_table);
         let is_unique = |(build, probe): &(Expr, Expr)| {
             let key = column_of(if is_build { build } else { probe }, &rows.columns);
-            self.facts_of(&key).is_some_and(|facts| facts.is_unique)
+            key.origin.is_some_and(|(scan, column)| {
+                self.scans
+                    .get(scan)
+                    .and_then(|info| info.columns.get(column))
+                    .is_some_and(|facts| facts.is_unique)
+            })
         };
         Known {
             rows: rows.expected(),

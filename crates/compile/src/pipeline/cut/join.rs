@@ -108,15 +108,16 @@ impl Cut<'_> {
         };
         let operator = JoinOperator::plan(&input, self.states.of(Purpose::Table))?;
         // Most rows that a filtered build side has no match for are left out before.
-        let found = self.match_share(at.join, build, probe);
+        let (filtered, share) = build.narrowed();
+        let left = if filtered { share } else { 1.0 };
         let sides = Sides {
-            probe_rows: (probe.expected() as f64 * found.left()) as u64,
+            probe_rows: (probe.expected() as f64 * left) as u64,
             build_rows: input.build.rows.expected,
             are_scattered: operator.looks_up_scattered(&probe.columns),
         };
         let parts = self.join_parts(at, &operator, (build, probe), &sides)?;
         let operator = if parts.probe > 1 { operator.in_parts() } else { operator };
-        let (operator, prunes) = self.filter_keys(operator, at.site, found, (build, probe))?;
+        let (operator, prunes) = self.filter_keys(operator, at.site, build, probe)?;
         Ok(PlannedJoin { operator: Arc::new(operator), parts, prunes })
     }
 
@@ -181,7 +182,7 @@ impl Cut<'_> {
         let PlannedJoin { operator, parts, prunes } = self.plan_join(at, &build, &probe)?;
         let build_fields = build.columns.len();
         let properties = properties_of((join, &operator), &build, &probe);
-        let found = self.match_share(join, &build, &probe);
+        let narrowed = build.narrowed();
         let by = Arc::new(PartsOfSide { join: Arc::clone(&operator), is_build: true });
         self.come_in_parts(&mut build, &operator, parts.build, by)?;
         self.close_build_side(build, &operator);
@@ -198,7 +199,7 @@ impl Cut<'_> {
         let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound);
         if prunes {
             let in_parts = parts.probe > 1;
-            probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, found, in_parts));
+            probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, narrowed, in_parts));
         }
         let by = Arc::new(PartsOfSide { join: Arc::clone(&operator), is_build: false });
         self.come_in_parts(&mut probe, &operator, parts.probe, by)?;

@@ -2,7 +2,6 @@
 //! filter of its hash table, which is made for that.
 
 use super::Cut;
-use super::match_share::MatchShare;
 use super::open::OpenRows;
 use crate::MicroModel;
 use crate::context::Unsupported;
@@ -17,10 +16,10 @@ impl Cut<'_> {
         &mut self,
         operator: JoinOperator,
         site: Site<'_>,
-        found: MatchShare,
-        sides: (&OpenRows, &OpenRows),
+        build: &OpenRows,
+        probe: &OpenRows,
     ) -> Result<(JoinOperator, bool), Unsupported> {
-        let by_bloom = self.takes_bloom(&operator, site, found, sides)?;
+        let by_bloom = self.takes_bloom(&operator, site, build, probe)?;
         if !by_bloom && operator.filtering_keys().is_empty() {
             return Ok((operator, false));
         }
@@ -38,8 +37,8 @@ impl Cut<'_> {
         &self,
         operator: &JoinOperator,
         site: Site<'_>,
-        found: MatchShare,
-        (build, probe): (&OpenRows, &OpenRows),
+        build: &OpenRows,
+        probe: &OpenRows,
     ) -> Result<bool, Unsupported> {
         if !operator.may_have_bloom() {
             return Ok(false);
@@ -50,10 +49,11 @@ impl Cut<'_> {
             true => operator.why_no_bloom(),
             false => Some("keys are no columns of a table"),
         };
+        let (is_narrowed, share) = build.narrowed();
         let rows = Filtered {
             build_rows: build.expected(),
             probe_rows: probe.expected(),
-            share: found.is_narrowed.then_some(found.share),
+            share: is_narrowed.then_some(share),
         };
         let (filter, reason) = match why_not {
             Some(why_not) => (KeyFilter::Off, why_not.into()),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::build_side::may_fail;
 use super::computes;
 use super::join_parts::PartCut;
-use super::match_share::MatchShare;
 use super::properties::RowProperties;
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
@@ -155,10 +154,15 @@ impl Open {
 
     /// Leaves out rows of the scan that a join further on would drop: by the bounds of its keys, and where its build side is
     /// `filtered`, by its bitmap; by a Bloom filter of it in any case, which is there for nothing else. `in_parts`: rows come to the join in parts.
-    pub(super) fn filter_early(&mut self, operator: &Arc<JoinOperator>, found: MatchShare, in_parts: bool) {
+    pub(super) fn filter_early(
+        &mut self,
+        operator: &Arc<JoinOperator>,
+        (filtered, share): (bool, f64),
+        in_parts: bool,
+    ) {
         let columns = self.scan_columns(operator, operator.filtering_keys());
         let Some(columns) = columns.filter(|columns| !columns.is_empty()) else {
-            self.matched *= found.left();
+            self.matched *= if filtered { share } else { 1.0 };
             return;
         };
         if let (Some(bounds), [column]) = (operator.index().bounds(), columns.as_slice()) {
@@ -167,15 +171,15 @@ impl Open {
         let keeps_columns = |step: &Arc<dyn Step>| step.columns(&[]).is_none();
         let is_first = self.steps.iter().all(|step| keeps_columns(step) || step.projection().is_some());
         let has_bloom = operator.index().has_bloom();
-        if !(found.is_narrowed && operator.index().has_filter() || has_bloom) {
-            self.matched *= found.left();
+        if !(filtered && operator.index().has_filter() || has_bloom) {
+            self.matched *= if filtered { share } else { 1.0 };
             return;
         }
         let position = self.steps.iter().position(|step| !keeps_columns(step)).unwrap_or(self.steps.len());
         // A search in a hash table does not look at the Bloom filter.
         let is_next = is_first && !in_parts && !has_bloom;
         let join = Arc::clone(operator);
-        self.steps.insert(position, Arc::new(BuildSideFilter { join, columns, share: found.share, is_next }));
+        self.steps.insert(position, Arc::new(BuildSideFilter { join, columns, share, is_next }));
         let behind = self.cuts.iter_mut().filter(|cut| cut.step >= position);
         behind.for_each(|cut| cut.step += 1);
     }
@@ -260,7 +264,7 @@ impl Open {
 const UNKNOWN: f64 = 1.0 / 3.0;
 
 /// The bounds of a column's values; of a dictionary's, of its codes.
-pub(super) fn value_range(column: &ColumnInfo) -> Option<Range> {
+fn value_range(column: &ColumnInfo) -> Option<Range> {
     let codes = |(_, _, entries): (_, _, u32)| Range { min: 0, max: i128::from(entries.max(1)) - 1 };
     column.range.or(column.dictionary.map(codes))
 }
