@@ -340,3 +340,23 @@ fn values_that_count_once_are_counted_of_the_rows() {
     let error = run(&engine, plan, &table, &upwards).expect_err("counts once");
     assert!(error.to_string().ends_with("Sum counts equal values once"), "{error}");
 }
+
+/// Workers take places of a build side many at a time, more than it has where several pipelines write to it: whoever reads it stays within.
+#[test]
+fn several_pipelines_write_to_one_build_side() {
+    const ROWS: usize = 100;
+    let engine = Engine::new();
+    let table = table(ROWS, MOST / 20_000);
+    let sets = [vec![0, 1], vec![0], vec![]];
+    let most = (sets.len() * ROWS) as u64
+        + 1024 * std::thread::available_parallelism().map_or(1, |workers| workers.get() as u64);
+    for kind in [JoinKind::BuildOuter, JoinKind::FullOuter, JoinKind::BuildAnti, JoinKind::Inner] {
+        let build = Plan::GroupingSets(Box::new(plan(scan(), &[0, 1], &sets, Vec::new())));
+        let keys = vec![(column(1), column(1))];
+        let join = Plan::Join(Box::new(join_of(kind, build, scan(), keys)));
+        let output = crate::common::run(&engine, join, &table, cpu());
+        for pipeline in &output.metrics.pipelines {
+            assert!(pipeline.rows_in <= most, "{kind:?}: {} reads {}", pipeline.name, pipeline.rows_in);
+        }
+    }
+}

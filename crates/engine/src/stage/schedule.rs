@@ -388,7 +388,11 @@ impl<'a> Run<'a> {
                 loaded.ok_or_else(missing)?.rows
             }
             RowCount::Class(class) => self.store.capacity(class),
-            RowCount::Counted(counter) => stored_rows(self.store.at_most(counter)?, &pipeline.name)?,
+            RowCount::Counted(counter) => {
+                // Workers take many places at a time: the last of these may lie beyond the store, where no row is.
+                let places = self.store.at_most(counter)?.min(self.store.room_for_counted(counter));
+                stored_rows(places, &pipeline.name)?
+            }
         })
     }
 

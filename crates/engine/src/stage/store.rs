@@ -117,6 +117,13 @@ impl<'a> StateStore<'a> {
         self.capacities[class]
     }
 
+    /// Elements for which every class has room that grows by what a state counts.
+    pub fn room_for_counted(&self, counter: usize) -> u64 {
+        let classes = self.program.classes.iter().zip(&self.capacities);
+        let counted = classes.filter(|(class, _)| class.growth == Growth::Counted(counter));
+        counted.map(|(_, capacity)| *capacity).min().unwrap_or(u64::MAX)
+    }
+
     /// Elements for which a state has room.
     pub fn capacity_of(&self, state: usize) -> u64 {
         self.capacities[self.program.states[state].class]
