@@ -17,6 +17,10 @@ mod values;
 
 use pyo3::prelude::*;
 
+/// As the program has it: it keeps the pages of large pieces, where the system's own takes new ones all the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[pymodule]
 fn _kelpie(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(runtime::end, module)?)?;
