@@ -127,14 +127,8 @@ mod tests {
     fn a_script_is_statements_and_commands_with_their_lines() {
         let text = "-- first; comment\nselect 1;\n.tables\n  \\d t \nselect\n.5\n, 2; select 3;;\nquit;\nHELP\nselect 'a\nb' as \"x;\"";
         let expected = [
-            "2: select 1",
-            "3: !.tables",
-            "4: !\\d t",
-            "5: select\n.5\n, 2",
-            "7: select 3",
-            "8: !quit;",
-            "9: !HELP",
-            "10: select 'a\nb' as \"x;\"",
+            "2: select 1", "3: !.tables", "4: !\\d t", "5: select\n.5\n, 2", "7: select 3", "8: !quit;",
+            "9: !HELP", "10: select 'a\nb' as \"x;\"",
         ];
         assert_eq!(parts(&[text]), expected);
         let lines: Vec<&str> = text.split_inclusive('\n').collect();

@@ -222,11 +222,8 @@ fn variants_are_listed_forced_and_explained() {
     assert!(has(&forced, "aggregate0.group_table = hash: about ", ": forced"), "{forced}");
     run(&["--set", "kelpie.variant.aggregate0.accumulator_memory=thread"])
         .fails_with(&["a CPU's worker is one thread"]);
-    run(&["--set", "kelpie.variant.accumulator_memory=nowhere"]).fails_with(&[
-        "accumulator_memory",
-        "nowhere",
-        "thread, block, global",
-    ]);
+    run(&["--set", "kelpie.variant.accumulator_memory=nowhere"])
+        .fails_with(&["accumulator_memory", "nowhere", "thread, block, global"]);
     run(&["--set", "kelpie.variant.colour=red"]).fails_with(&["colour", "group_table"]);
     let analyzed = format!("explain analyze {sql}");
     let shown = kelpie(&["--device", "cpu", "--data", tpch(), "-c", &analyzed]).ok();

@@ -32,11 +32,8 @@ fn a_full_disk_under_generated_data_leaves_no_half_table() {
     let path = folder.path().join("data");
     let path = path.to_str().unwrap();
     let base = ["generate", "ssb", "--scale", "0.01", "--output", path, "--tables", "lineorder,supplier"];
-    on_a_full_disk(&base, folder.path()).fails_with(&[
-        "cannot write",
-        "data/lineorder.parquet",
-        "File too large",
-    ]);
+    on_a_full_disk(&base, folder.path())
+        .fails_with(&["cannot write", "data/lineorder.parquet", "File too large"]);
     let left: Vec<PathBuf> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(left.iter().all(|path| path.ends_with("supplier.parquet")), "{left:?}");
     kelpie(&[&base[..], &["--force"]].concat()).ok();

@@ -29,17 +29,8 @@ const MAY_USE: [(&str, &[&str]); 16] = [
 
 /// From the highest down. `compile` stands beside the devices, not on them.
 const EVERYTHING: &[&str] = &[
-    "kelpie-distributed",
-    "kelpie-server",
-    "kelpie-workloads",
-    "kelpie-substrait",
-    "kelpie-session",
-    "kelpie-datafusion",
-    "kelpie-engine",
-    "kelpie-compile",
-    "kelpie-device",
-    "kelpie-backend",
-    "kelpie-kir",
+    "kelpie-distributed", "kelpie-server", "kelpie-workloads", "kelpie-substrait", "kelpie-session",
+    "kelpie-datafusion", "kelpie-engine", "kelpie-compile", "kelpie-device", "kelpie-backend", "kelpie-kir",
     "kelpie-tuner",
 ];
 const BELOW_DISTRIBUTED: &[&str] = EVERYTHING.split_at(1).1;
@@ -55,15 +46,8 @@ const TESTS_MAY_USE: [(&str, &[&str]); 2] =
 
 /// Crates that may build DataFusion; every other one compiles in seconds.
 const ON_DATAFUSION: [&str; 9] = [
-    "kelpie-distributed",
-    "kelpie-substrait",
-    "kelpie-datafusion",
-    "kelpie-session",
-    "kelpie-server",
-    "kelpie-workloads",
-    "kelpie",
-    "kelpie-python",
-    "kelpie-conformance",
+    "kelpie-distributed", "kelpie-substrait", "kelpie-datafusion", "kelpie-session", "kelpie-server",
+    "kelpie-workloads", "kelpie", "kelpie-python", "kelpie-conformance",
 ];
 
 /// A file is better shorter than the first, and must be shorter than the second.

@@ -277,17 +277,8 @@ impl PairStatistic {
     pub const ALL: [PairStatistic; 11] = {
         use PairStatistic::*;
         [
-            CovarianceSample,
-            CovariancePopulation,
-            Correlation,
-            Slope,
-            Intercept,
-            Determination,
-            MeanX,
-            MeanY,
-            SquaresX,
-            SquaresY,
-            Products,
+            CovarianceSample, CovariancePopulation, Correlation, Slope, Intercept, Determination, MeanX,
+            MeanY, SquaresX, SquaresY, Products,
         ]
     };
 

@@ -7,9 +7,10 @@ use kelpie_compile::algebra::{
     Tuples, Width, pages,
 };
 use kelpie_compile::shape::{LaunchShape, ShapeChoices};
-use kelpie_device::nvrtc;
 use kelpie_kir::testing::sample::covering;
 use kelpie_kir::{CompareOp, Module, Target, TypeError, validate};
+
+use crate::common::compiles;
 
 fn gpu() -> LaunchShape {
     LaunchShape::of(&Target::simt(32, 256, 48 << 10, 1056))
@@ -72,13 +73,7 @@ fn passes(what: &str, module: Result<Module, TypeError>) {
     let module = module.unwrap_or_else(|error| panic!("{what}: {error}"));
     let module = validate(module).unwrap_or_else(|error| panic!("{what}: {error}"));
     let source = cuda::print(&module).expect("code");
-    match nvrtc::get() {
-        Err(error) => kelpie_device::testing::skip("nvrtc", &error),
-        Ok(nvrtc) => {
-            let compiled = nvrtc.compile(&source, "sm_90", "algebra");
-            assert!(compiled.is_ok(), "{what}: {:?}: {source}", compiled.err());
-        }
-    }
+    compiles(what, &source);
 }
 
 #[test]

@@ -11,8 +11,9 @@ use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, validate};
+
+use crate::common::{compiles, gpu};
 
 /// A table of a short number, a long one and a double.
 fn table(source: usize) -> (Plan, ScanInfo) {
@@ -90,7 +91,7 @@ fn compile(plan: &Plan, variants: &[(&str, &str)]) -> Program {
     let duplicates = BTreeSet::new();
     let choices = Choices { forced: &forced, ..Choices::new(MicroModel::Resolution, &duplicates) };
     let scans = [table(0).1, table(1).1];
-    let target = Target::simt(32, 256, 227 << 10, 1056);
+    let target = gpu();
     pipeline::compile_with(plan, &scans, &target, &choices).expect("the plan compiles")
 }
 
@@ -104,13 +105,7 @@ fn waiting(program: Program, case: &str) -> Vec<String> {
     let sources: Vec<String> = sources.filter(|source| source.contains("waiting_0_0")).collect();
     assert!(!sources.is_empty(), "{case}: no kernel has the buffer");
     for source in &sources {
-        match nvrtc::get() {
-            Err(error) => kelpie_device::testing::skip("nvrtc", &error),
-            Ok(nvrtc) => {
-                let compiled = nvrtc.compile(source, "sm_90", "block_refill");
-                assert!(compiled.is_ok(), "{case}: {:?}", compiled.err());
-            }
-        }
+        compiles(case, source);
     }
     sources
 }

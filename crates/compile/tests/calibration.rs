@@ -11,8 +11,9 @@ use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::primitives::random;
 use kelpie_compile::types::{DataType, Field, Range};
-use kelpie_device::nvrtc;
 use kelpie_kir::{Scalar, Target, validate};
+
+use crate::common::{compiles, gpu};
 
 const NOTHING: Calibration =
     Calibration { core_cache: None, last_cache: None, tlb_reach: None, atomics: None };
@@ -83,10 +84,6 @@ fn changes(
     let (after, reason) = chosen(query, axis, target, calibration);
     assert!(reason.ends_with(" (measured)"), "{axis} = {after} ({reason})");
     (before, after)
-}
-
-fn gpu() -> Target {
-    Target::simt(32, 256, 227 << 10, 1056)
 }
 
 #[test]
@@ -172,12 +169,7 @@ fn parts_pay_for_fewer_rows_where_atomics_beyond_the_last_cache_are_slow() {
 fn nvrtc_takes_the_kernels_that_measure() {
     let module = validate(random::module().expect("it is well typed")).expect("valid");
     let source = cuda::print(&module).expect("it prints");
-    let nvrtc = match nvrtc::get() {
-        Ok(nvrtc) => nvrtc,
-        Err(error) => return kelpie_device::testing::skip("nvrtc", &error),
-    };
-    let compiled = nvrtc.compile(&source, "sm_90", "random");
-    assert!(compiled.is_ok(), "{:?}\n{source}", compiled.err());
+    compiles("the measure", &source);
 }
 
 /// A CPU's worker writes rows to no more parts than it has pages at hand for.

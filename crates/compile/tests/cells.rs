@@ -1,18 +1,14 @@
 //! Forms of the cells and keys of groups: their kernels validate, NVRTC accepts those of a GPU, and cells share a word exactly where all rows
 //! fit.
 
-use std::collections::BTreeSet;
-
-use kelpie_backend::cuda;
-use kelpie_compile::MicroModel;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::pipeline::{Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Range};
-use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, Target};
+
+use crate::common::{accepts, compile, gpu};
 
 /// A name, a type, how values are stored, whether some are NULL, and their range.
 type Column = (&'static str, DataType, Scalar, bool, Option<(i128, i128)>);
@@ -55,44 +51,12 @@ fn grouped(keys: &[usize], sums: &[usize], rows: u64) -> (Plan, ScanInfo) {
     (Plan::Aggregate { input: Box::new(scan), keys, aggregates, names }, info)
 }
 
-fn compile(query: &(Plan, ScanInfo), target: &Target, forced: &[(&str, &str)]) -> Program {
-    let mut values = Forced::default();
-    for (axis, value) in forced {
-        values.set(axis, value).expect("an axis and its value");
-    }
-    let duplicates = BTreeSet::new();
-    let choices = Choices { forced: &values, ..Choices::new(MicroModel::Resolution, &duplicates) };
-    pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), target, &choices)
-        .expect("the plan compiles")
-}
-
 fn chosen(program: &Program, axis: &str) -> Option<&'static str> {
     program.genome.of("aggregate0").find(|choice| choice.axis.name == axis).map(|choice| choice.value)
 }
 
-/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
-fn accepts(program: Program, target: &Target) {
-    for pipeline in program.pipelines {
-        let name = pipeline.name.clone();
-        for module in pipeline.into_modules() {
-            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if target.lanes != 32 {
-                continue;
-            }
-            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            match nvrtc::get() {
-                Err(error) => eprintln!("skipped: {error}"),
-                Ok(nvrtc) => {
-                    let compiled = nvrtc.compile(&source, "sm_90", "cells");
-                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
-                }
-            }
-        }
-    }
-}
-
 fn targets() -> [Target; 3] {
-    [Target::simt(32, 256, 227 << 10, 1056), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)]
+    [gpu(), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)]
 }
 
 #[test]

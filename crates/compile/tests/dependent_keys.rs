@@ -10,13 +10,9 @@ use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Range};
-use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
 use kelpie_kir::{Scalar, Target, validate};
 
-fn gpu() -> Target {
-    Target::simt(32, 256, 227 << 10, 1056)
-}
+use crate::common::{self, compiles, gpu};
 
 fn fields() -> Vec<Field> {
     let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
@@ -89,10 +85,7 @@ fn compile(
     (target, model): (&Target, MicroModel),
     forced: &[(&str, &str)],
 ) -> Program {
-    let mut set = Forced::default();
-    for (axis, value) in forced {
-        set.set(axis, value).expect("an axis and its value");
-    }
+    let set = common::forced(forced);
     let choices = Choices { forced: &set, ..Choices::new(model, duplicates) };
     pipeline::compile_with(plan, infos, target, &choices).expect("the plan compiles")
 }
@@ -159,13 +152,7 @@ fn kernels_that_carry_keys_pass_nvrtc() {
                     if !source.contains("records") || !seen.insert(source.clone()) {
                         continue;
                     }
-                    match nvrtc::get() {
-                        Err(error) => kelpie_device::testing::skip("nvrtc", &error),
-                        Ok(nvrtc) => {
-                            let compiled = nvrtc.compile(&source, "sm_90", "carried");
-                            assert!(compiled.is_ok(), "{plan:?}, {forced:?}: {:?}", compiled.err());
-                        }
-                    }
+                    compiles(&format!("{plan:?}, {forced:?}"), &source);
                 }
             }
         }

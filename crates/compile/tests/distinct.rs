@@ -1,18 +1,15 @@
 //! DISTINCT inside aggregates by way of groups by pairs of group and value: the kernels validate for every target and micro model, and
 //! NVRTC accepts those of a GPU; the rule takes them where the pairs are many and come in parts.
 
-use std::collections::BTreeSet;
-
-use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
-use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::pipeline::{Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Range};
-use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, Target};
+
+use crate::common::{accepts, compile_as, gpu};
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
 
@@ -81,20 +78,6 @@ fn grouped(
     (Plan::Aggregate { input: Box::new(scan), keys, aggregates, names }, info)
 }
 
-fn compile(
-    query: &(Plan, ScanInfo),
-    target: &Target,
-    micro_model: MicroModel,
-    values: &[(&str, &str)],
-) -> Program {
-    let duplicates = BTreeSet::new();
-    let mut forced = Forced::default();
-    values.iter().for_each(|(axis, value)| forced.set(axis, value).expect("an axis and its value"));
-    let choices = Choices { forced: &forced, ..Choices::new(micro_model, &duplicates) };
-    pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), target, &choices)
-        .expect("the plan compiles")
-}
-
 fn chosen(program: &Program) -> (&'static str, String) {
     let mut choices = program.genome.of("aggregate0");
     let choice = choices.find(|choice| choice.axis.name == "distinct_values").expect("distinct values");
@@ -112,7 +95,7 @@ fn kernels_of_pairs_are_accepted() {
         (BitXor, 3, DataType::Int64),
     ];
     let sum = |column, data_type| [(Count, column, DataType::Int64), (Sum, column, data_type)];
-    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    let gpu = gpu();
     for target in [&gpu, &Target::simt(4, 8, 200 << 10, 4), &Target::cpu(2)] {
         for (keys, once, more) in [
             (&[][..], &sum(3, DataType::Int64)[..], &all[..]),
@@ -122,34 +105,13 @@ fn kernels_of_pairs_are_accepted() {
         ] {
             let query = grouped(table(6_000_000, [None; 7]), keys, once, more);
             for micro_model in MicroModel::ALL {
-                let program = compile(&query, target, micro_model, &[("distinct_values", "groups")]);
+                let program = compile_as(&query, target, micro_model, &[("distinct_values", "groups")]);
                 assert_eq!(chosen(&program).0, "groups");
-                accepts(program, target == &gpu);
+                accepts(program, target);
             }
             for more in [("group_parts", "64"), ("group_order", "sorted"), ("local_preaggregation", "256")] {
                 let values = [("distinct_values", "groups"), more];
-                accepts(compile(&query, target, MicroModel::Resolution, &values), target == &gpu);
-            }
-        }
-    }
-}
-
-/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
-fn accepts(program: Program, is_gpu: bool) {
-    for pipeline in program.pipelines {
-        let name = pipeline.name.clone();
-        for module in pipeline.into_modules() {
-            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if !is_gpu {
-                continue;
-            }
-            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            match nvrtc::get() {
-                Err(error) => eprintln!("skipped: {error}"),
-                Ok(nvrtc) => {
-                    let compiled = nvrtc.compile(&source, "sm_90", "distinct");
-                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
-                }
+                accepts(compile_as(&query, target, MicroModel::Resolution, &values), target);
             }
         }
     }
@@ -157,11 +119,11 @@ fn accepts(program: Program, is_gpu: bool) {
 
 #[test]
 fn pairs_that_are_many_and_far_from_each_other_are_groups() {
-    let (gpu, cpu) = (Target::simt(32, 256, 227 << 10, 1056), Target::cpu(2));
+    let (gpu, cpu) = (gpu(), Target::cpu(2));
     let of = |target: &Target, keys: &[usize], value: usize, (rows, known): (u64, [Option<u64>; 7])| {
         let once = [(AggregateFunction::Count, value, DataType::Int64)];
         let query = grouped(table(rows, known), keys, &once, &[]);
-        let program = compile(&query, target, MicroModel::Resolution, &[]);
+        let program = compile_as(&query, target, MicroModel::Resolution, &[]);
         let parts = program.genome.of("aggregate0").find(|choice| choice.axis.name == "group_parts");
         let parts = parts.is_some_and(|choice| choice.value != "1");
         let (value, reason) = chosen(&program);
@@ -191,9 +153,9 @@ fn pairs_that_are_many_and_far_from_each_other_are_groups() {
 #[test]
 fn groups_that_are_far_from_each_other_keep_a_set() {
     let known = [None, Some(1 << 20), None, Some(9), None, None, None];
-    let target = Target::simt(32, 256, 227 << 10, 1056);
+    let target = gpu();
     let once = [(AggregateFunction::Count, 3, DataType::Int64)];
     let query = grouped(table(60_000_000, known), &[1], &once, &[]);
-    let (value, reason) = chosen(&compile(&query, &target, MicroModel::Resolution, &[]));
+    let (value, reason) = chosen(&compile_as(&query, &target, MicroModel::Resolution, &[]));
     assert_eq!((value, reason.contains("not only their values")), ("set", true), "{reason}");
 }

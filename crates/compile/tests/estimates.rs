@@ -9,8 +9,9 @@ use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
 use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
-use kelpie_compile::variant::Forced;
 use kelpie_kir::{Scalar, Target};
+
+use crate::common::{self, gpu};
 
 /// Atomics a second: a thousand million in the last cache, of 32 MB, and half of it beyond.
 const MEASURED: Calibration = Calibration {
@@ -80,14 +81,9 @@ fn joined((build, own): (Plan, ScanInfo), (probe, other): (Plan, ScanInfo)) -> Q
     (Plan::Join(Box::new(join)), vec![own, other])
 }
 
-fn gpu() -> Target {
-    Target::simt(32, 256, 227 << 10, 1056)
-}
-
 fn compile((plan, infos): &Query, target: &Target, forced: &[(&str, &str)], twice: bool) -> Program {
     let duplicates: BTreeSet<usize> = if twice { [0].into() } else { BTreeSet::new() };
-    let mut variants = Forced::default();
-    forced.iter().for_each(|(axis, value)| variants.set(axis, value).expect("an axis and its value"));
+    let variants = common::forced(forced);
     let choices = Choices {
         forced: &variants,
         calibration: MEASURED,

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::calibration::Calibration;
 use kelpie_compile::expr::Expr;
@@ -12,12 +11,9 @@ use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Range};
 use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, Target};
 
-fn gpu() -> Target {
-    Target::simt(32, 256, 227 << 10, 1056)
-}
+use crate::common::{self, accepts, gpu};
 
 /// A table of a key below `most`, a text and a number that may be NULL.
 fn table(source: usize, most: i128, (rows, scattered): (u64, Option<Scattered>)) -> (Plan, ScanInfo) {
@@ -60,27 +56,6 @@ fn compile(
     pipeline::compile_with(query.0, query.1, target, &choices).expect("the plan compiles")
 }
 
-/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
-fn accepts(program: Program, target: &Target) {
-    for pipeline in program.pipelines {
-        let name = pipeline.name.clone();
-        for module in pipeline.into_modules() {
-            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if target.lanes != 32 {
-                continue;
-            }
-            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            match nvrtc::get() {
-                Err(error) => eprintln!("skipped: {error}"),
-                Ok(nvrtc) => {
-                    let compiled = nvrtc.compile(&source, "sm_90", "parts");
-                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
-                }
-            }
-        }
-    }
-}
-
 #[test]
 fn kernels_of_joins_in_parts_are_accepted() {
     for (parts, build, keys, most) in [
@@ -90,10 +65,7 @@ fn kernels_of_joins_in_parts_are_accepted() {
         ("256", "on", &[1, 2], 1 << 20),
         ("64", "on", &[0], 1 << 20),
     ] {
-        let mut forced = Forced::default();
-        for (axis, value) in [("join_parts", parts), ("build_parts", build)] {
-            forced.set(axis, value).expect("an axis and its value");
-        }
+        let forced = common::forced(&[("join_parts", parts), ("build_parts", build)]);
         for target in [gpu(), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)] {
             for kind in JoinKind::ALL {
                 let (left, left_info) = table(0, most, (1 << 20, None));
@@ -130,8 +102,7 @@ fn chosen(
     let (probe, info) = table(builds.len(), 1 << 40, (rows, scattered));
     scans.push(info);
     let plan = tables.into_iter().rev().fold(probe, |probe, build| join(JoinKind::Inner, &[0], build, probe));
-    let mut as_written = Forced::default();
-    as_written.set("build_side", "written").expect("an axis and its value");
+    let as_written = common::forced(&[("build_side", "written")]);
     let program = compile((&plan, &scans), target, (&as_written, calibration));
     let choices = program.genome.0.iter().filter(|choice| choice.axis.name == "join_parts");
     let mut choices: Vec<_> = choices.map(|choice| (choice.site.clone(), choice)).collect();

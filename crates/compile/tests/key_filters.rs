@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::calibration::Calibration;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
@@ -12,12 +11,9 @@ use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, Target};
 
-fn gpu() -> Target {
-    Target::simt(32, 256, 227 << 10, 1056)
-}
+use crate::common::{self, accepts, column, gpu};
 
 /// A table of a sparse key that may be NULL, a text, a number below 100, a double and a decimal of more than 64 bits.
 fn table(source: usize, rows: u64) -> (Plan, ScanInfo) {
@@ -46,11 +42,6 @@ fn table(source: usize, rows: u64) -> (Plan, ScanInfo) {
     (Plan::Scan(scan), ScanInfo::new(rows, layouts))
 }
 
-fn column(plan: &Plan, index: usize) -> Expr {
-    let field = &plan.fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
-}
-
 /// The rows whose number is below one.
 fn below(input: Plan, number: i128) -> Plan {
     let limit = Expr::literal(Literal::Int(number), DataType::Int32);
@@ -73,27 +64,6 @@ fn compile(
     let duplicates = BTreeSet::from([0]);
     let choices = Choices { forced, calibration, ..Choices::new(MicroModel::Resolution, &duplicates) };
     pipeline::compile_with(query.0, query.1, target, &choices).expect("the plan compiles")
-}
-
-/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
-fn accepts(program: Program, target: &Target) {
-    for pipeline in program.pipelines {
-        let name = pipeline.name.clone();
-        for module in pipeline.into_modules() {
-            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if target.lanes != 32 {
-                continue;
-            }
-            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            match nvrtc::get() {
-                Err(error) => eprintln!("skipped: {error}"),
-                Ok(nvrtc) => {
-                    let compiled = nvrtc.compile(&source, "sm_90", "filters");
-                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
-                }
-            }
-        }
-    }
 }
 
 /// Whether rows of the probe side that match nothing may be left out.
@@ -186,10 +156,7 @@ fn a_filter_where_the_table_is_larger_than_a_cache() {
 /// A pruning that is off leaves nothing that would be filled in vain.
 #[test]
 fn without_pruning_there_is_no_filter() {
-    let mut forced = Forced::default();
-    for (axis, value) in [("key_filter", "bloom"), ("pruning", "off")] {
-        forced.set(axis, value).expect("an axis and its value");
-    }
+    let forced = common::forced(&[("key_filter", "bloom"), ("pruning", "off")]);
     let ((left, left_info), (right, right_info)) = (table(0, 1 << 20), table(1, 1 << 20));
     let plan = join(JoinKind::Inner, &[0], below(left, 10), right);
     let infos = [left_info, right_info];

@@ -11,9 +11,9 @@ use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::shape::ShapeChoices;
 use kelpie_compile::types::{DataType, Field, Range};
-use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
 use kelpie_kir::{Scalar, Target, validate};
+
+use crate::common::{self, compiles, gpu};
 
 /// A table of two texts and a number.
 fn table(source: usize) -> Plan {
@@ -84,10 +84,7 @@ fn kernels(
     model: MicroModel,
     (threads, forced): (Option<u32>, &[(&str, &str)]),
 ) -> Vec<kelpie_kir::ValidModule> {
-    let mut set = Forced::default();
-    for (axis, value) in forced {
-        set.set(axis, value).expect("an axis and its value");
-    }
+    let set = common::forced(forced);
     // Keys of the build side are not unique.
     let duplicates = BTreeSet::from([0]);
     let shape = ShapeChoices { block_threads: threads, ..ShapeChoices::default() };
@@ -110,19 +107,13 @@ fn compile(
         if !seen.insert(source.clone()) {
             continue;
         }
-        match nvrtc::get() {
-            Err(error) => kelpie_device::testing::skip("nvrtc", &error),
-            Ok(nvrtc) => {
-                let compiled = nvrtc.compile(&source, "sm_90", "key_texts");
-                assert!(compiled.is_ok(), "{plan:?}, {forced:?}: {:?}", compiled.err());
-            }
-        }
+        compiles(&format!("{plan:?}, {forced:?}"), &source);
     }
 }
 
 #[test]
 fn kernels_that_share_texts_of_keys_pass_nvrtc() {
-    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    let gpu = gpu();
     let mut seen = BTreeSet::new();
     for plan in plans() {
         for (number, carried) in ["places", "values"].into_iter().enumerate() {

@@ -1,18 +1,15 @@
 //! Sums under locks (deviations of floats): where a GPU's threads have few groups, copies and large blocks keep them from waiting for each
 //! other, threads outside a block pause before they try again, and NVRTC accepts the kernels.
 
-use std::collections::BTreeSet;
-
 use kelpie_backend::cuda;
-use kelpie_compile::MicroModel;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
-use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::pipeline::{Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
-use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, validate};
+
+use crate::common::{self, compiles, gpu};
 
 fn field(name: &str, data_type: DataType) -> Field {
     Field { name: name.into(), data_type, nullable: false }
@@ -72,19 +69,7 @@ fn by_many(function: AggregateFunction) -> (Plan, ScanInfo) {
 }
 
 fn compile(query: &(Plan, ScanInfo), forced: &[(&str, &str)]) -> Program {
-    let mut all = Forced::default();
-    for (axis, value) in forced {
-        all.set(axis, value).expect("an axis and a value of it");
-    }
-    let duplicates = BTreeSet::new();
-    let choices = Choices { forced: &all, ..Choices::new(MicroModel::Resolution, &duplicates) };
-    pipeline::compile_with(
-        &query.0,
-        std::slice::from_ref(&query.1),
-        &Target::simt(32, 256, 227 << 10, 1056),
-        &choices,
-    )
-    .expect("the plan compiles")
+    common::compile(query, &gpu(), forced)
 }
 
 fn chosen(program: &Program, site: &str, axis: &str) -> String {
@@ -99,10 +84,7 @@ fn code(program: Program) -> String {
         for module in pipeline.into_modules() {
             let module = validate(module).expect("a module that validates");
             let source = cuda::print(&module).expect("CUDA");
-            match nvrtc::get() {
-                Err(error) => eprintln!("skipped: {error}"),
-                Ok(nvrtc) => assert!(nvrtc.compile(&source, "sm_90", "locks").is_ok(), "{source}"),
-            }
+            compiles("locks", &source);
             all.push_str(&source);
         }
     }

@@ -9,8 +9,9 @@ use kelpie_compile::pipeline::Program;
 use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
-use kelpie_compile::variant::Forced;
 use kelpie_kir::{Scalar, Target};
+
+use crate::common;
 
 /// A table of a dense key, which may be NULL, a number, a key of 128 bits, and a text.
 fn table(source: usize, rows: u64) -> (Plan, ScanInfo) {
@@ -45,10 +46,7 @@ fn compiled(
     variants: &[(&str, &str)],
     target: &Target,
 ) -> Program {
-    let mut forced = Forced::default();
-    for (axis, value) in variants {
-        forced.set(axis, value).expect("an axis and its value");
-    }
+    let forced = common::forced(variants);
     let ((build, build_info), (probe, probe_info)) = (table(0, 1 << 19), table(1, 100_000_000));
     let own = |key: usize| {
         let Field { data_type, nullable, .. } = build.fields()[key].clone();

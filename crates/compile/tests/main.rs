@@ -7,6 +7,7 @@ mod block_refill;
 mod build_side;
 mod calibration;
 mod cells;
+mod common;
 mod dependent_keys;
 mod distinct;
 mod estimates;

@@ -11,9 +11,9 @@ use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, Program, ScanInf
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::shape::ShapeChoices;
 use kelpie_compile::types::{DataType, Field, Literal, Range};
-use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
 use kelpie_kir::{Scalar, Target, validate};
+
+use crate::common::{self, compiles, gpu};
 
 /// A table of a text and a number.
 fn table(has_dictionary: bool) -> (Plan, ScanInfo) {
@@ -89,18 +89,11 @@ fn compile(
     threads: Option<u32>,
     forced: &[(&str, &str)],
 ) -> Program {
-    let mut set = Forced::default();
-    for (axis, value) in forced {
-        set.set(axis, value).expect("an axis and its value");
-    }
+    let set = common::forced(forced);
     let duplicates = BTreeSet::new();
     let shape = ShapeChoices { block_threads: threads, ..ShapeChoices::default() };
     let choices = Choices { forced: &set, shape, ..Choices::new(MicroModel::Resolution, &duplicates) };
     pipeline::compile_with(plan, std::slice::from_ref(info), target, &choices).expect("the plan compiles")
-}
-
-fn gpu() -> Target {
-    Target::simt(32, 256, 227 << 10, 1056)
 }
 
 /// What lanes do by rule, and what they can do.
@@ -137,13 +130,7 @@ fn pass_nvrtc(program: Program, seen: &mut BTreeSet<String>, case: &str) {
         if !seen.insert(source.clone()) {
             continue;
         }
-        match nvrtc::get() {
-            Err(error) => kelpie_device::testing::skip("nvrtc", &error),
-            Ok(nvrtc) => {
-                let compiled = nvrtc.compile(&source, "sm_90", "match_lanes");
-                assert!(compiled.is_ok(), "{case}: {:?}", compiled.err());
-            }
-        }
+        compiles(case, &source);
     }
 }
 

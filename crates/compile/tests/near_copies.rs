@@ -1,17 +1,13 @@
 //! Near copies of groups that are found by keys: kernels are valid, NVRTC accepts those of a GPU, and what has no such copies says why.
 
-use std::collections::BTreeSet;
-
-use kelpie_backend::cuda;
-use kelpie_compile::MicroModel;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::pipeline::{Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Range};
-use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, Target};
+
+use crate::common::{compile, compiles, cuda_of, gpu};
 
 const PACKED: usize = 0;
 const WIDE: usize = 1;
@@ -58,26 +54,11 @@ fn grouped(keys: &[usize], is_set: bool) -> (Plan, ScanInfo) {
     (Plan::Aggregate { input: Box::new(Plan::Scan(scan)), keys, aggregates, names }, info)
 }
 
-fn compile(query: &(Plan, ScanInfo), target: &Target, forced: &[(&str, &str)]) -> Program {
-    let mut values = Forced::default();
-    for (axis, value) in forced {
-        values.set(axis, value).expect("an axis and its value");
-    }
-    let duplicates = BTreeSet::new();
-    let choices = Choices { forced: &values, ..Choices::new(MicroModel::Resolution, &duplicates) };
-    pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), target, &choices)
-        .expect("the plan compiles")
-}
-
 /// How copies are found, and why.
 fn search(program: &Program) -> (&'static str, String) {
     let mut choices = program.genome.of("aggregate0");
     let choice = choices.find(|choice| choice.axis.name == "preaggregation_search").expect("copies");
     (choice.value, choice.reason.clone())
-}
-
-fn gpu() -> Target {
-    Target::simt(32, 256, 227 << 10, 1056)
 }
 
 #[test]
@@ -105,27 +86,16 @@ fn kernels_of_copies_by_keys_pass_nvrtc() {
     }
 }
 
-/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
+/// Every kernel validates, and NVRTC accepts those of near copies.
 fn accepts(program: Program, target: &Target) {
     for pipeline in program.pipelines {
         let name = pipeline.name.clone();
         for module in pipeline.into_modules() {
-            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if target.lanes != 32 || !name.contains("near copies") {
-                continue;
-            }
-            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            match nvrtc::get() {
-                Err(error) => kelpie_device::testing::skip("nvrtc", &error),
-                Ok(nvrtc) => {
-                    let compiled = nvrtc.compile(&source, "sm_90", "near_copies");
-                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
-                }
-            }
+            let source = cuda_of(&name, module, target).filter(|_| name.contains("near copies"));
+            source.iter().for_each(|source| compiles(&name, source));
         }
     }
 }
-
 /// A worker whose column of keys shows no many values does not let rows wait for slots that its copies spare it; of two columns nobody knows
 /// how many values there are together.
 #[test]

@@ -3,20 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
 use kelpie_compile::pipeline::{self, BlockRows, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Literal, Range};
+use kelpie_compile::types::{DataType, Literal, Range};
 use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, Target};
 
-fn field(name: &str, data_type: DataType, nullable: bool) -> Field {
-    Field { name: name.into(), data_type, nullable }
-}
+use crate::common::{self, accepts, field, gpu};
 
 /// A table of a key of `groups` values, a value, a NULL or small value, and a text.
 fn table(groups: i128) -> (Plan, ScanInfo) {
@@ -95,9 +91,7 @@ fn kernels_of_parts_are_accepted() {
         for (axis, value) in forms.into_iter().chain(table) {
             forced.set(axis, value).expect("an axis and its value");
         }
-        for target in
-            [Target::simt(32, 256, 227 << 10, 1056), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)]
-        {
+        for target in [gpu(), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)] {
             for (groups, keys) in [(10_000, &[0][..]), (10_000_000, &[0]), (10_000_000, &[0, 2]), (2, &[3])] {
                 let program = compile(&grouped(groups, keys), &target, &forced);
                 assert_eq!(self::parts(&program).0, parts);
@@ -110,13 +104,10 @@ fn kernels_of_parts_are_accepted() {
 /// A stride goes through three pipelines before the next one comes, and the runs that are left through one more.
 #[test]
 fn kernels_of_strides_are_accepted() {
-    let mut forced = Forced::default();
-    forced.set("group_order", "strided").expect("an axis and its value");
-    for (target, stride) in [
-        (Target::simt(32, 256, 227 << 10, 1056), 8 << 20),
-        (Target::simt(4, 8, 200 << 10, 4), 8 << 20),
-        (Target::cpu(2), 256 << 10),
-    ] {
+    let forced = common::forced(&[("group_order", "strided")]);
+    for (target, stride) in
+        [(gpu(), 8 << 20), (Target::simt(4, 8, 200 << 10, 4), 8 << 20), (Target::cpu(2), 256 << 10)]
+    {
         for (groups, keys) in [(1, &[0][..]), (10_000, &[0]), (1 << 40, &[0, 2])] {
             let program = compile(&grouped(groups, keys), &target, &forced);
             let chained: Vec<_> = program.pipelines.iter().map(|of| (of.group, of.continues)).collect();
@@ -131,27 +122,6 @@ fn kernels_of_strides_are_accepted() {
     assert!(program.genome.of("aggregate0").all(|choice| choice.value != "strided"));
 }
 
-/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
-fn accepts(program: Program, target: &Target) {
-    for pipeline in program.pipelines {
-        let name = pipeline.name.clone();
-        for module in pipeline.into_modules() {
-            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if target.lanes != 32 {
-                continue;
-            }
-            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            match nvrtc::get() {
-                Err(error) => eprintln!("skipped: {error}"),
-                Ok(nvrtc) => {
-                    let compiled = nvrtc.compile(&source, "sm_90", "parts");
-                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
-                }
-            }
-        }
-    }
-}
-
 fn memory(program: &Program) -> &'static str {
     let mut choices = program.genome.of("aggregate0");
     choices.find(|choice| choice.axis.name == "part_memory").map_or("", |choice| choice.value)
@@ -161,7 +131,7 @@ fn memory(program: &Program) -> &'static str {
 /// many parts as it takes for a block to have room for the groups of one.
 #[test]
 fn parts_where_groups_are_many_and_scattered() {
-    let (gpu, cpu) = (Target::simt(32, 256, 227 << 10, 1056), Target::cpu(2));
+    let (gpu, cpu) = (gpu(), Target::cpu(2));
     let chosen = |target: &Target, domain: i128, scattered: Option<u64>| {
         let scattered = scattered.map(|values| Scattered { values, are_even: true, text_bytes: 0 });
         let (plan, info) = grouped(domain, &[0]);
@@ -189,7 +159,7 @@ fn parts_where_groups_are_many_and_scattered() {
 /// What brings rows into parts goes through all that filters see. Where a value is frequent, threads would wait for each other at its group.
 #[test]
 fn no_parts_where_filters_leave_few_rows() {
-    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    let gpu = gpu();
     let chosen = |groups: u64, are_even: bool, below: i128| {
         let (plan, info) = grouped(groups.into(), &[0]);
         let Plan::Aggregate { input, keys, aggregates, names } = plan else { unreachable!() };
@@ -240,7 +210,7 @@ fn parts_of_workers_fit_their_cache() {
 /// In how many parts groups of so many rows are, in how many slices a block has them, and how many bytes their counts have. Beside the count
 /// there are other aggregates unless `counts_alone`.
 fn placed(groups: i128, rows: u64, counts_alone: bool) -> (&'static str, &'static str, &'static str) {
-    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    let gpu = gpu();
     let (mut plan, info) = grouped(groups, &[0]);
     if let (true, Plan::Aggregate { aggregates, names, .. }) = (counts_alone, &mut plan) {
         aggregates.retain(|aggregate| aggregate.function == AggregateFunction::Count);

@@ -1,23 +1,17 @@
 //! Values at ranks of sorted groups: the kernels validate for every target and micro model, and NVRTC accepts those of a GPU; of a
 //! row no more is stored and sorted by than the values and their order need.
 
-use std::collections::BTreeSet;
-
-use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::pipeline::ScanInfo;
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Rank, Ranked, RankedValue, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field, Literal, Range};
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_compile::types::{DataType, Literal, Range};
+use kelpie_kir::{Scalar, Target};
+
+use crate::common::{accepts, compile, compile_as, field, gpu};
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 15, scale: 2 };
-
-fn field(name: &str, data_type: DataType, nullable: bool) -> Field {
-    Field { name: name.into(), data_type, nullable }
-}
 
 /// A key of 14 bits, prices of 24, quantities of 6 with NULLs, and a text.
 fn table() -> (Plan, ScanInfo) {
@@ -153,42 +147,14 @@ fn texts(keys: &[usize]) -> Vec<(Plan, ScanInfo)> {
     ]
 }
 
-fn compile(query: &(Plan, ScanInfo), target: &Target, micro_model: MicroModel) -> Program {
-    let duplicates = BTreeSet::new();
-    let choices = Choices::new(micro_model, &duplicates);
-    pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), target, &choices)
-        .expect("the plan compiles")
-}
-
 #[test]
 fn kernels_of_ranks_are_accepted() {
-    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    let gpu = gpu();
     for target in [&gpu, &Target::simt(4, 8, 200 << 10, 4), &Target::cpu(2)] {
         for keys in [&[][..], &[0], &[3, 0], &[4]] {
             for query in medians(keys).into_iter().chain(texts(keys)) {
                 for micro_model in MicroModel::ALL {
-                    accepts(compile(&query, target, micro_model), target == &gpu);
-                }
-            }
-        }
-    }
-}
-
-/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
-fn accepts(program: Program, is_gpu: bool) {
-    for pipeline in program.pipelines {
-        let name = pipeline.name.clone();
-        for module in pipeline.into_modules() {
-            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if !is_gpu {
-                continue;
-            }
-            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            match nvrtc::get() {
-                Err(error) => eprintln!("skipped: {error}"),
-                Ok(nvrtc) => {
-                    let compiled = nvrtc.compile(&source, "sm_90", "ranked");
-                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
+                    accepts(compile_as(&query, target, micro_model, &[]), target);
                 }
             }
         }
@@ -200,14 +166,14 @@ fn accepts(program: Program, is_gpu: bool) {
 #[test]
 fn one_word_is_sorted_by() {
     for query in &medians(&[0])[..4] {
-        let program = compile(query, &Target::cpu(2), MicroModel::Resolution);
+        let program = compile(query, &Target::cpu(2), &[]);
         let sorting =
             program.pipelines.iter().find_map(|pipeline| pipeline.variant.sorting()).expect("a sort");
         assert_eq!(sorting.words.len(), 1);
         assert!(sorting.is_exact);
     }
     // A text has two words of its own.
-    let program = compile(&medians(&[3, 0])[0], &Target::cpu(2), MicroModel::Resolution);
+    let program = compile(&medians(&[3, 0])[0], &Target::cpu(2), &[]);
     let sorting = program.pipelines.iter().find_map(|pipeline| pipeline.variant.sorting()).expect("a sort");
     assert_eq!((sorting.words.len(), sorting.texts.len()), (3, 1));
 }

@@ -12,9 +12,9 @@ use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo, Task};
 use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
-use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
 use kelpie_kir::{Scalar, Target, validate};
+
+use crate::common::{self, compiles, gpu};
 
 /// Values of the keys' range.
 const VALUES: u64 = 60_000_000;
@@ -45,10 +45,7 @@ fn compile_join(
     target: &Target,
     variants: &[(&str, &str)],
 ) -> Program {
-    let mut forced = Forced::default();
-    for (axis, value) in variants {
-        forced.set(axis, value).expect("an axis and its value");
-    }
+    let forced = common::forced(variants);
     let (probe, probe_info) = table(1, 100_000_000);
     let key = |plan: &Plan| Expr::column(0, plan.fields()[0].data_type.clone(), true);
     let keys = vec![(key(&build), key(&probe))];
@@ -60,10 +57,6 @@ fn compile_join(
     let none = BTreeSet::new();
     let choices = Choices { forced: &forced, ..Choices::new(MicroModel::Resolution, &none) };
     pipeline::compile_with(&plan, &[build_info, probe_info], target, &choices).expect("the plan compiles")
-}
-
-fn gpu() -> Target {
-    Target::simt(32, 256, 227 << 10, 1056)
 }
 
 /// Bytes of a state at first.
@@ -158,13 +151,7 @@ fn code(program: Program) -> Vec<String> {
     let mut sources = Vec::new();
     for module in program.pipelines.into_iter().flat_map(|pipeline| pipeline.into_modules()) {
         let source = cuda::print(&validate(module).expect("a valid kernel")).expect("code");
-        match nvrtc::get() {
-            Err(error) => eprintln!("skipped: {error}"),
-            Ok(nvrtc) => {
-                let compiled = nvrtc.compile(&source, "sm_90", "ranks");
-                assert!(compiled.is_ok(), "{:?}: {source}", compiled.err());
-            }
-        }
+        compiles("a kernel", &source);
         sources.push(source);
     }
     sources

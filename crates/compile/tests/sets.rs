@@ -1,18 +1,15 @@
 //! Groups of groups: the kernels of grouping sets validate for every target and micro model, and NVRTC accepts those of a GPU; the
 //! rows are read once where that is thought to pay.
 
-use std::collections::BTreeSet;
-
-use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::pipeline::{self, Choices, Program, RowCount, ScanInfo};
+use kelpie_compile::pipeline::{Program, RowCount, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, GroupingSet, GroupingSets, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Range};
-use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, Target};
+
+use crate::common::{accepts, compile_as, gpu};
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
 
@@ -84,12 +81,7 @@ fn rollup(
 }
 
 fn compile(query: &(Plan, ScanInfo), target: &Target, micro_model: MicroModel, levels: &str) -> Program {
-    let duplicates = BTreeSet::new();
-    let mut forced = Forced::default();
-    forced.set("grouping_levels", levels).expect("an axis and its value");
-    let choices = Choices { forced: &forced, ..Choices::new(micro_model, &duplicates) };
-    pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), target, &choices)
-        .expect("the plan compiles")
+    compile_as(query, target, micro_model, &[("grouping_levels", levels)])
 }
 
 /// How many pipelines read the table.
@@ -110,14 +102,14 @@ fn kernels_of_groups_of_groups_are_accepted() {
         (BitXor, 3, DataType::Int64),
         (BitAnd, 3, DataType::Int64),
     ];
-    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    let gpu = gpu();
     for target in [&gpu, &Target::simt(4, 8, 200 << 10, 4), &Target::cpu(2)] {
         for functions in [&every[..], &every[..1]] {
             for query in [rollup(&[0, 1], 9, functions), rollup(&[0, 1, 2], 900, functions)] {
                 for micro_model in MicroModel::ALL {
                     let program = compile(&query, target, micro_model, "upwards");
                     assert!(scans(&program) <= 2);
-                    accepts(program, target == &gpu);
+                    accepts(program, target);
                 }
             }
         }
@@ -141,26 +133,5 @@ fn rows_are_read_once_where_that_is_thought_to_pay() {
         let query = rollup(keys, values, &sum);
         let program = compile(&query, &Target::cpu(2), MicroModel::Resolution, levels);
         assert_eq!(scans(&program), expected, "{keys:?} {values} {levels}");
-    }
-}
-
-/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
-fn accepts(program: Program, is_gpu: bool) {
-    for pipeline in program.pipelines {
-        let name = pipeline.name.clone();
-        for module in pipeline.into_modules() {
-            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if !is_gpu {
-                continue;
-            }
-            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            match nvrtc::get() {
-                Err(error) => eprintln!("skipped: {error}"),
-                Ok(nvrtc) => {
-                    let compiled = nvrtc.compile(&source, "sm_90", "sets");
-                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
-                }
-            }
-        }
     }
 }

@@ -2,20 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::expr::{Expr, ExprKind, Function};
 use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
 use kelpie_compile::pipeline::{self, Choices, Growth, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Range};
+use kelpie_compile::types::{DataType, Range};
 use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, Target};
 
-fn field(name: &str, data_type: DataType, nullable: bool) -> Field {
-    Field { name: name.into(), data_type, nullable }
-}
+use crate::common::{self, accepts, field, gpu};
 
 /// A table of a number of few values, two of a large range, of which one may be NULL, and a text.
 fn table(rows: u64, scattered: [Option<u64>; 2]) -> (Plan, ScanInfo) {
@@ -104,8 +100,7 @@ const ROWS: u64 = 10_000_000;
 #[test]
 fn tables_of_unknown_size_are_sketched() {
     let nothing = [None, None];
-    let mut forced = Forced::default();
-    forced.set("group_parts", "1").expect("an axis and its value");
+    let forced = common::forced(&[("group_parts", "1")]);
     for (rows, scattered, keys, distinct, tables) in [
         (ROWS, nothing, vec![computed()], None, 1),
         (ROWS, nothing, vec![capitals()], None, 1),
@@ -122,7 +117,7 @@ fn tables_of_unknown_size_are_sketched() {
         (ROWS, nothing, vec![], None, 0),
     ] {
         let query = grouped(table(rows, scattered), keys, distinct);
-        for target in [Target::simt(32, 256, 227 << 10, 1056), Target::cpu(2)] {
+        for target in [gpu(), Target::cpu(2)] {
             let program = compile(&query, &target, &forced, MicroModel::Resolution);
             let choice = program.genome.of("aggregate0").find(|choice| choice.axis.name == "group_estimate");
             assert_eq!(sketched(&program), tables, "{rows} {scattered:?} {:?}: {choice:?}", query.0);
@@ -135,14 +130,13 @@ fn tables_of_unknown_size_are_sketched() {
 fn a_sketch_says_what_it_lacks() {
     let query = grouped(table(ROWS, [Some(1 << 18), None]), vec![k()], None);
     let lacks = |query: &(Plan, ScanInfo), target: &Target| {
-        let mut forced = Forced::default();
-        forced.set("aggregate0.group_estimate", "sketch").expect("an axis and its value");
+        let forced = common::forced(&[("aggregate0.group_estimate", "sketch")]);
         let duplicates = BTreeSet::new();
         let choices = Choices { forced: &forced, ..Choices::new(MicroModel::Resolution, &duplicates) };
         let compiled = pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), target, &choices);
         compiled.expect_err("not possible").to_string()
     };
-    let error = lacks(&query, &Target::simt(32, 256, 227 << 10, 1056));
+    let error = lacks(&query, &gpu());
     assert!(error.contains("a number of groups that is known"), "{error}");
     let query = grouped(table(ROWS, [None, None]), vec![computed()], None);
     let error = lacks(&query, &Target::simt(4, 8, 8 << 10, 2));
@@ -152,10 +146,9 @@ fn a_sketch_says_what_it_lacks() {
 /// Every kernel validates under every micro model, and NVRTC accepts those of an NVIDIA GPU.
 #[test]
 fn kernels_of_sketches_are_accepted() {
-    let mut forced = Forced::default();
-    forced.set("group_estimate", "sketch").expect("an axis and its value");
+    let forced = common::forced(&[("group_estimate", "sketch")]);
     let mut sketches = 0;
-    for target in [Target::simt(32, 256, 227 << 10, 1056), Target::simt(4, 8, 64 << 10, 4), Target::cpu(2)] {
+    for target in [gpu(), Target::simt(4, 8, 64 << 10, 4), Target::cpu(2)] {
         for micro_model in MicroModel::ALL {
             for (keys, distinct) in
                 [(vec![computed()], None), (vec![k(), l()], Some(3)), (vec![capitals(), few()], Some(1))]
@@ -170,31 +163,11 @@ fn kernels_of_sketches_are_accepted() {
     assert!(sketches >= 15, "{sketches}");
 }
 
-fn accepts(program: Program, target: &Target) {
-    for pipeline in program.pipelines {
-        let name = pipeline.name.clone();
-        for module in pipeline.into_modules() {
-            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if target.lanes != 32 {
-                continue;
-            }
-            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            match nvrtc::get() {
-                Err(error) => kelpie_device::testing::skip("nvrtc", &error),
-                Ok(nvrtc) => {
-                    let compiled = nvrtc.compile(&source, "sm_90", "sketch");
-                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
-                }
-            }
-        }
-    }
-}
-
 /// A GPU's threads share a table, of which some slots are left to few groups; a worker's searches want a small one.
 #[test]
 fn a_table_that_is_kept_has_some_slots_on_a_gpu() {
     let query = grouped(table(ROWS, [None, None]), vec![computed()], None);
-    for (target, least) in [(Target::simt(32, 256, 227 << 10, 1056), 1 << 13), (Target::cpu(2), 64)] {
+    for (target, least) in [(gpu(), 1 << 13), (Target::cpu(2), 64)] {
         let program = compile(&query, &target, Forced::none(), MicroModel::Resolution);
         let tables = program.classes.iter().filter_map(|class| match class.growth {
             Growth::Table(table) => Some(table),

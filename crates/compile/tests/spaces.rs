@@ -4,10 +4,11 @@
 use kelpie_backend::cuda;
 use kelpie_compile::shape::LaunchShape;
 use kelpie_compile::spaces::{AggregationSpace, Comparison, Kind, Predicate, SelectionSpace, Space};
-use kelpie_device::nvrtc;
 use kelpie_kir::builder::V;
 use kelpie_kir::testing::sample::{covering, sample};
 use kelpie_kir::{Builder, CompareOp, Module, Scalar, Target, Type, TypeError, validate};
+
+use crate::common::compiles;
 
 const SCALARS: [Scalar; 3] = [Scalar::I32, Scalar::I64, Scalar::F64];
 
@@ -23,13 +24,7 @@ fn source(what: &str, module: Result<Module, TypeError>) -> String {
 
 fn passes(what: &str, module: Result<Module, TypeError>) {
     let source = source(what, module);
-    match nvrtc::get() {
-        Err(error) => kelpie_device::testing::skip("nvrtc", &error),
-        Ok(nvrtc) => {
-            let compiled = nvrtc.compile(&source, "sm_90", "spaces");
-            assert!(compiled.is_ok(), "{what}: {:?}: {source}", compiled.err());
-        }
-    }
+    compiles(what, &source);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::context::{Argument, ColumnPart};
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
@@ -11,9 +10,9 @@ use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, Program, RowCount, ScanInfo};
 use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
-use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, Target};
+
+use crate::common::{self, compiles, cuda_of, gpu};
 
 /// A table of a text with so many entries in its dictionary, if it has one, and a number.
 fn table(source: usize, entries: Option<u32>) -> (Plan, ScanInfo) {
@@ -54,10 +53,7 @@ fn joined(kind: JoinKind, keys: &[usize], entries: [Option<u32>; 2]) -> (Plan, [
 }
 
 fn compile(query: &(Plan, [ScanInfo; 2]), target: &Target, forced: &[(&str, &str)]) -> Program {
-    let mut set = Forced::default();
-    for (axis, value) in forced {
-        set.set(axis, value).expect("an axis and its value");
-    }
+    let set = common::forced(forced);
     let duplicates = BTreeSet::from([0]);
     let choices = Choices { forced: &set, ..Choices::new(MicroModel::Resolution, &duplicates) };
     pipeline::compile_with(&query.0, &query.1, target, &choices).expect("the plan compiles")
@@ -66,10 +62,6 @@ fn compile(query: &(Plan, [ScanInfo; 2]), target: &Target, forced: &[(&str, &str
 fn chosen(program: &Program, axis: &str) -> Option<(&'static str, String)> {
     let choice = program.genome.of("join0").find(|choice| choice.axis.name == axis)?;
     Some((choice.value, choice.reason.clone()))
-}
-
-fn gpu() -> Target {
-    Target::simt(32, 256, 227 << 10, 1056)
 }
 
 /// Whether a pipeline looks at the bytes of a dictionary.
@@ -178,25 +170,13 @@ fn kernels_are_accepted() {
     }
 }
 
-/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
+/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU that it has not seen.
 fn accepts(program: Program, target: &Target, seen: &mut BTreeSet<String>) {
     for pipeline in program.pipelines {
         let name = pipeline.name.clone();
-        for module in pipeline.into_modules() {
-            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if target.lanes != 32 {
-                continue;
-            }
-            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if !seen.insert(source.clone()) {
-                continue;
-            }
-            match nvrtc::get() {
-                Err(error) => kelpie_device::testing::skip("nvrtc", &error),
-                Ok(nvrtc) => {
-                    let compiled = nvrtc.compile(&source, "sm_90", "text_joins");
-                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
-                }
+        for source in pipeline.into_modules().filter_map(|module| cuda_of(&name, module, target)) {
+            if seen.insert(source.clone()) {
+                compiles(&name, &source);
             }
         }
     }

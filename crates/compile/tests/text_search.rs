@@ -1,7 +1,7 @@
 //! Searches of batches of texts: for which texts, patterns and devices they are possible, when the rule takes one, and that the kernels are
 //! valid for offsets of every width.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kelpie_backend::cpu;
 use kelpie_backend::simt::{self, Config, Memory};
@@ -9,11 +9,13 @@ use kelpie_compile::MicroModel;
 use kelpie_compile::context::{Argument, ColumnPart, Constant};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::pipeline::{Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
-use kelpie_compile::variant::{Choice, Forced};
+use kelpie_compile::variant::Choice;
 use kelpie_kir::{Scalar, Target, validate};
+
+use crate::common::{compile_as, gpu};
 
 /// A table of a text and a number below 1,000.
 fn table(storage: Storage) -> (Plan, ScanInfo) {
@@ -61,23 +63,8 @@ fn below(limit: i128) -> Expr {
     Expr { kind, data_type: DataType::Boolean, nullable: false }
 }
 
-fn compile(
-    (plan, info): &(Plan, ScanInfo),
-    target: &Target,
-    model: MicroModel,
-    forced: &[(&str, &str)],
-) -> Program {
-    let mut set = Forced::default();
-    for (axis, value) in forced {
-        set.set(axis, value).expect("an axis and its value");
-    }
-    let duplicates = BTreeSet::new();
-    let choices = Choices { forced: &set, ..Choices::new(model, &duplicates) };
-    pipeline::compile_with(plan, std::slice::from_ref(info), target, &choices).expect("the plan compiles")
-}
-
 fn chosen(query: &(Plan, ScanInfo), target: &Target, model: MicroModel) -> Option<Choice> {
-    let program = compile(query, target, model, &[]);
+    let program = compile_as(query, target, model, &[]);
     program.genome.0.into_iter().find(|choice| choice.axis.name == "text_search")
 }
 
@@ -128,7 +115,7 @@ fn what_is_not_searched_in_batches_says_why() {
         assert_eq!(choice.map(|choice| choice.value), Some(value));
     }
     // A GPU is not asked.
-    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    let gpu = gpu();
     let query = count(table(RAW), vec![like(text(), "%fox%", false)]);
     assert!(chosen(&query, &gpu, MicroModel::Resolution).is_none());
 }
@@ -140,7 +127,8 @@ fn kernels_are_valid_for_offsets_of_every_width() {
         for pattern in ["%fox%", "%a long needle%", "%fox%hen%", "%a long needle%and another"] {
             let found = like(text(), pattern, false);
             let query = count(table(Storage::Text { offset }), vec![found, below(900)]);
-            let program = compile(&query, &target, MicroModel::Resolution, &[("p0.text_search", "batches")]);
+            let program =
+                compile_as(&query, &target, MicroModel::Resolution, &[("p0.text_search", "batches")]);
             for pipeline in &program.pipelines {
                 let valid = validate(pipeline.variant.kernel.module.clone()).expect("a valid module");
                 cpu::compile(&valid).expect("it compiles");
@@ -212,14 +200,7 @@ fn counts(program: &Program, texts: &[&str], count: u64) -> bool {
 fn no_read_goes_far_beyond_the_texts() {
     let target = Target::cpu(1);
     let fillers = [
-        "",
-        "fo",
-        "nee",
-        "a needle and a fox",
-        "x",
-        "foxneedle",
-        "f",
-        "needle fox needle fox",
+        "", "fo", "nee", "a needle and a fox", "x", "foxneedle", "f", "needle fox needle fox",
         "0123456789abcdef",
     ];
     for (pattern, needle, rest) in [
@@ -229,7 +210,7 @@ fn no_read_goes_far_beyond_the_texts() {
         ("%de%", "de", None),
     ] {
         let query = count(table(RAW), vec![like(text(), pattern, false)]);
-        let program = compile(&query, &target, MicroModel::Resolution, &[("p0.text_search", "batches")]);
+        let program = compile_as(&query, &target, MicroModel::Resolution, &[("p0.text_search", "batches")]);
         for rows in (1..40).chain([120]) {
             for first in 0..fillers.len() {
                 let texts: Vec<&str> =

@@ -1,19 +1,15 @@
 //! Groups by columns with codes beside their values: kernels are valid, NVRTC accepts those of a GPU, and the values are not read where the
 //! codes are at hand.
 
-use std::collections::BTreeSet;
-
-use kelpie_backend::cuda;
-use kelpie_compile::MicroModel;
 use kelpie_compile::context::{Argument, ColumnPart};
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Scattered, Storage, ValueCodes};
-use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::pipeline::{Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
-use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, Target};
+
+use crate::common::{accepts, compile, gpu};
 
 const ROWS: u64 = 10_000_000;
 
@@ -56,44 +52,15 @@ fn grouped(entries: u32) -> (Plan, ScanInfo) {
     (Plan::Aggregate { input: Box::new(input), keys: vec![column(0)], aggregates, names }, info)
 }
 
-fn compile(query: &(Plan, ScanInfo), target: &Target, forced: &[(&str, &str)]) -> Program {
-    let mut values = Forced::default();
-    forced.iter().for_each(|(axis, value)| values.set(axis, value).expect("an axis and its value"));
-    let duplicates = BTreeSet::new();
-    let choices = Choices { forced: &values, ..Choices::new(MicroModel::Resolution, &duplicates) };
-    pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), target, &choices)
-        .expect("the plan compiles")
-}
-
-fn gpu() -> Target {
-    Target::simt(32, 256, 227 << 10, 1056)
-}
-
-/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU; the parts of the key's column that kernels read.
-fn accepts(program: Program, target: &Target) -> Vec<ColumnPart> {
-    let mut parts = Vec::new();
-    for pipeline in program.pipelines {
-        let name = pipeline.name.clone();
-        for argument in pipeline.variant.kernels().flat_map(|kernel| &kernel.arguments) {
-            if let Argument::Column { column: 0, part, .. } = argument {
-                parts.push(*part);
-            }
-        }
-        for module in pipeline.into_modules() {
-            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if target.lanes != 32 {
-                continue;
-            }
-            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            match nvrtc::get() {
-                Err(error) => kelpie_device::testing::skip("nvrtc", &error),
-                Ok(nvrtc) => {
-                    let compiled = nvrtc.compile(&source, "sm_90", "value_codes");
-                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
-                }
-            }
-        }
-    }
+/// The parts of the key's column that kernels read, which are accepted.
+fn parts_read(program: Program, target: &Target) -> Vec<ColumnPart> {
+    let kernels = program.pipelines.iter().flat_map(|pipeline| pipeline.variant.kernels());
+    let part = |argument: &Argument| match argument {
+        Argument::Column { column: 0, part, .. } => Some(*part),
+        _ => None,
+    };
+    let parts = kernels.flat_map(|kernel| &kernel.arguments).filter_map(part).collect();
+    accepts(program, target);
     parts
 }
 
@@ -111,7 +78,7 @@ fn kernels_read_codes_and_pass_nvrtc() {
     for way in ways {
         let forced = [&[("group_table", "direct")], way].concat();
         for target in [gpu(), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)] {
-            let parts = accepts(compile(&grouped(5000), &target, &forced), &target);
+            let parts = parts_read(compile(&grouped(5000), &target, &forced), &target);
             assert!(parts.contains(&ColumnPart::Codes) && parts.contains(&ColumnPart::Entries), "{way:?}");
             // Where a thread's rows are held, their columns are loaded at once, whatever of them is read.
             let are_held = way.iter().any(|choice| {
@@ -133,7 +100,7 @@ fn rows_without_codes_pass_nvrtc() {
     ];
     for way in ways {
         for target in [gpu(), Target::simt(4, 8, 200 << 10, 4)] {
-            let parts = accepts(compile(&grouped(5000), &target, way), &target);
+            let parts = parts_read(compile(&grouped(5000), &target, way), &target);
             assert!(parts.contains(&ColumnPart::Data), "{way:?}: {parts:?}");
             assert!(!parts.contains(&ColumnPart::Codes), "{way:?}: {parts:?}");
         }

@@ -3,15 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
 use kelpie_compile::plan::text::{Table, parse, parse_fields};
 use kelpie_compile::types::Range;
-use kelpie_compile::variant::Forced;
-use kelpie_device::nvrtc;
-use kelpie_kir::{Scalar, Target, validate};
+use kelpie_kir::{Scalar, Target};
+
+use crate::common::{self, accepts, gpu};
 
 /// A plan over `t` with a key of some values, a value that may be NULL, a float and a text.
 fn query(plan: &str, keys: i128, rows: u64) -> (String, i128, u64) {
@@ -35,34 +34,10 @@ fn compile((plan, keys, rows): &(String, i128, u64), target: &Target, forced: &[
             ColumnLayout { storage: Storage::Text { offset: Scalar::U32 }, has_nulls: false, range: None },
         ],
     );
-    let mut values = Forced::default();
-    for (axis, value) in forced {
-        values.set(axis, value).expect("an axis and its value");
-    }
+    let values = common::forced(forced);
     let duplicates = BTreeSet::new();
     let choices = Choices { forced: &values, ..Choices::new(MicroModel::Resolution, &duplicates) };
     pipeline::compile_with(&plan, std::slice::from_ref(&info), target, &choices).expect("the plan compiles")
-}
-
-/// The kernels validate, and NVRTC accepts those of a GPU.
-fn accepts(program: Program, target: &Target) {
-    for pipeline in program.pipelines {
-        let name = pipeline.name.clone();
-        for module in pipeline.into_modules() {
-            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            if target.lanes != 32 {
-                continue;
-            }
-            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-            match nvrtc::get() {
-                Err(error) => eprintln!("skipped: {error}"),
-                Ok(nvrtc) => {
-                    let compiled = nvrtc.compile(&source, "sm_90", "window_rows");
-                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
-                }
-            }
-        }
-    }
 }
 
 fn first(rank: &str, most: u64, order: &str) -> String {
@@ -101,7 +76,7 @@ fn rows_are_bounded_where_most_of_them_are_beyond() {
 
 #[test]
 fn kernels_of_bounds_and_of_runs_are_accepted() {
-    let targets = [Target::simt(32, 256, 227 << 10, 1056), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)];
+    let targets = [gpu(), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)];
     for target in targets {
         for (rank, most, order) in [
             ("row_number", 2, "v desc nulls last"),

@@ -1,7 +1,7 @@
 //! Rows that a query makes of nothing but constants: a series of days, the elements of a list that is written out.
 //!
 //! They are few, and DataFusion's operators make them; but what reads tables beside them is to be compiled. So such a part of a plan becomes
-//! a leaf, whose rows are there before what is compiled begins.
+//! a leaf, whose rows are there before what is compiled begins. Longer series are made as they are asked for (`crate::series`).
 
 use std::sync::Arc;
 
@@ -16,11 +16,13 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::unnest::UnnestExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 
-use crate::node::{Node, partition_count};
+use crate::node::{Node, partition_count, unnests};
 use crate::options::KelpieOptions;
 use crate::received::ReceivedExec;
 use crate::recursion_guard::with_room;
+use crate::series::{SeriesExec, with_series};
 
 /// Makes leaves of such parts of a plan that reads tables.
 #[derive(Debug)]
@@ -33,10 +35,12 @@ impl PhysicalOptimizerRule for ConstantRows {
             return Ok(plan);
         }
         let made = || {
+            let plan = with_series(Arc::clone(&plan))?.data;
             if !reads(&plan) {
-                return Ok(Arc::clone(&plan));
+                return Ok(plan);
             }
-            let made = Arc::clone(&plan).transform_down(|node| match unnests(&node) && is_constant(&node)? {
+            let makes_rows = |node: &Node| unnests(node) || has_series(node);
+            let made = plan.transform_down(|node| match makes_rows(&node) && is_constant(&node)? {
                 true => {
                     let leaf = Arc::new(ReceivedExec::of_constants(node)) as Node;
                     Ok(Transformed::new(leaf, true, TreeNodeRecursion::Jump))
@@ -57,9 +61,13 @@ impl PhysicalOptimizerRule for ConstantRows {
     }
 }
 
-/// Whether a plan reads a table: a query of constants alone is DataFusion's.
+/// Series of at most so many values are kept as a whole.
+const KEPT_ROWS: usize = 1 << 22;
+
+/// Whether a plan reads a table, or has windows, which DataFusion's operators take long for: other queries of constants are theirs.
 fn reads(node: &Node) -> bool {
-    node.is::<DataSourceExec>() || node.children().into_iter().any(reads)
+    let is_slow = node.is::<WindowAggExec>() || node.is::<BoundedWindowAggExec>();
+    is_slow || node.is::<DataSourceExec>() || node.children().into_iter().any(reads)
 }
 
 /// Whether a node's rows are the same each time, and made on one thread without any table.
@@ -72,13 +80,19 @@ fn is_constant(node: &Node) -> Result<bool> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     match node.children()[..] {
-        [] => Ok(node.is::<PlaceholderRowExec>() && partition_count(node) == 1),
+        [] => {
+            let is_short = |series: &SeriesExec| {
+                let rows = series.rows();
+                rows.get_value().is_some_and(|rows| *rows <= KEPT_ROWS)
+            };
+            let is_row = node.is::<PlaceholderRowExec>() && partition_count(node) == 1;
+            Ok(is_row || node.downcast_ref::<SeriesExec>().is_some_and(is_short))
+        }
         [input] if is_known && !changes => is_constant(input),
         _ => Ok(false),
     }
 }
 
-/// Whether it has rows that are elements of lists: others compile.
-fn unnests(node: &Node) -> bool {
-    node.is::<UnnestExec>() || node.children().into_iter().any(unnests)
+fn has_series(node: &Node) -> bool {
+    node.is::<SeriesExec>() || node.children().into_iter().any(has_series)
 }

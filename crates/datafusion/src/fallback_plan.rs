@@ -34,6 +34,7 @@ use crate::original::{Original, Rest, Rule};
 use crate::outer_constants::OuterConstants;
 use crate::plan_copy::copy;
 use crate::recursion_guard::with_room;
+use crate::skipped_rows::SkippedRows;
 
 impl Rest {
     /// Some rules, where each is known to change how a plan runs and never what it gives: a rule of somebody else must see every
@@ -58,6 +59,7 @@ fn is_known(rule: &Rule) -> bool {
     }
     rule.is::<JoinOrderRule>()
         || rule.is::<CsvRanges>()
+        || rule.is::<SkippedRows>()
         || rule.is::<OuterConstants>()
         || rule.is::<WindowTopN>()
         || rule.is::<EnsureRequirements>()

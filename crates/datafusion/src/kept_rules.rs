@@ -4,6 +4,8 @@
 //! - A filter is moved below `random() AS r`, and the function is then called once for each time that the filter names the column.
 //! - On its way down a filter looks for its columns by their names. Where two columns of a node share one, as those of a join of tables
 //!   with an `id` each, it takes the first: the filter gets to the wrong side of a join, or to another column.
+//! - What a join finds out are the least and greatest of its keys. Lists and structs with NULL inside are not between them, as such a
+//!   comparison is NULL, and neither is -0.0 between 0.0 and 0.0: joins with such keys find out nothing.
 //!
 //! `aggregate_statistics` answers an aggregate of all rows by statistics. It looks for the partial one below the final one, and where that
 //! one has a FILTER it goes on to the next aggregate further down: `count(*) FILTER (…)` of `SELECT count(*)` is then the count below.
@@ -17,13 +19,16 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExprRef;
 use datafusion::physical_expr::expressions::LambdaExpr;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
@@ -98,8 +103,14 @@ impl PhysicalOptimizerRule for Kept {
                 name => Ok(computes_volatile(&plan)? || misleads(&plan, name == DYNAMIC_FILTERS, false)),
             }
         };
-        match KelpieOptions::of(config).corrections && with_room(&plan, is_kept)? {
+        if !KelpieOptions::of(config).corrections {
+            return self.0.optimize(plan, config);
+        }
+        match with_room(&plan, is_kept)? {
             true => Ok(plan),
+            false if self.name() == DYNAMIC_FILTERS => {
+                without_bounds_of_odd_keys(self.0.optimize(plan, config)?)
+            }
             false => self.0.optimize(plan, config),
         }
     }
@@ -110,6 +121,37 @@ impl PhysicalOptimizerRule for Kept {
 
     fn schema_check(&self) -> bool {
         self.0.schema_check()
+    }
+}
+
+/// A plan whose joins find out nothing of keys that are not told apart by their order.
+fn without_bounds_of_odd_keys(plan: Node) -> Result<Node> {
+    let without = |node: Node| {
+        let join = node.downcast_ref::<HashJoinExec>().filter(|join| has_odd_keys(join));
+        match join.filter(|join| !join.dynamic_expressions_produced().is_empty()) {
+            // What would be found out is always true then, wherever it got to.
+            Some(join) => Ok(Transformed::yes(join.builder().reset_state().build_exec()?)),
+            None => Ok(Transformed::no(node)),
+        }
+    };
+    with_room(&plan, || Ok(Arc::clone(&plan).transform_up(without)?.data))
+}
+
+/// Whether keys of a join are nested or floats.
+fn has_odd_keys(join: &HashJoinExec) -> bool {
+    let is_odd = |key: &PhysicalExprRef, schema: SchemaRef| {
+        let data_type = key.data_type(&schema);
+        data_type.is_ok_and(|data_type| data_type.is_nested() || has_floats(&data_type))
+    };
+    join.on()
+        .iter()
+        .any(|(left, right)| is_odd(left, join.left().schema()) || is_odd(right, join.right().schema()))
+}
+
+fn has_floats(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, value) => has_floats(value),
+        data_type => data_type.is_floating(),
     }
 }
 

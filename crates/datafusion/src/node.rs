@@ -7,6 +7,7 @@ use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::corrections::nan::plan::OneNanExec;
@@ -30,6 +31,11 @@ pub(crate) fn pass_through(node: &Node) -> Option<&Node> {
         [input] if known => Some(input),
         _ => None,
     }
+}
+
+/// Whether it has rows that are elements of lists.
+pub(crate) fn unnests(node: &Node) -> bool {
+    node.is::<UnnestExec>() || node.children().into_iter().any(unnests)
 }
 
 /// The name of a node, with the kind of a join.

@@ -64,6 +64,8 @@ pub struct KelpieOptions {
     pub for_workers: bool,
     /// Set by the session while it plans an EXPLAIN ANALYZE VERBOSE: kernels then count lanes, as with `profile = lanes`.
     pub counts_lanes: bool,
+    /// Set by the session where DataFusion could not estimate rows by the bounds of columns: files then say nothing of them.
+    pub without_bounds: bool,
 }
 
 impl Default for KelpieOptions {
@@ -82,6 +84,7 @@ impl Default for KelpieOptions {
             explaining: false,
             for_workers: false,
             counts_lanes: false,
+            without_bounds: false,
         }
     }
 }

@@ -1,31 +1,33 @@
 //! Constants of the side of an outer join that may be missing. DataFusion takes a column that is 1 on that side (`SELECT 1 AS c`, `WHERE
 //! n = 'one'`) for one that is 1 in all rows of the join, and drops `ORDER BY c`. Likewise it takes columns of ROLLUP, CUBE and GROUPING SETS
-//! for equal, constant or in an order where they are so below, though a set leaves some of them NULL. Here such a node gets one above it
-//! that knows better.
+//! for equal, constant or in an order where they are so below, though a set leaves some of them NULL. And it takes `f` for 2 where
+//! `CAST(f AS int) = 2`, and `i` where `i / 2 = 1`. Here such a node gets one above it that knows better.
 
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::common::JoinType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinType, Statistics, internal_err};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
-use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
 
 use crate::node::Node;
+use crate::node_methods::{one_input, rows_of_input};
 use crate::options::KelpieOptions;
 use crate::recursion_guard::with_room;
 
-/// Puts such nodes above outer joins and grouping sets.
+/// Puts such nodes above outer joins, grouping sets and filters.
 #[derive(Debug)]
 pub struct OuterConstants;
 
@@ -55,8 +57,11 @@ impl PhysicalOptimizerRule for OuterConstants {
 }
 
 /// Whether more is known of a node's rows than holds: it is an outer join with constants on a side that may be missing, or has grouping
-/// sets over columns that are equal, constant or in order.
+/// sets over columns that are equal, constant or in order, or is a filter by what several values become.
 fn has_constants(node: &Node) -> bool {
+    if let Some(filter) = node.downcast_ref::<FilterExec>() {
+        return !node.equivalence_properties().constants().is_empty() && joins_values(filter.predicate());
+    }
     if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
         let known = node.equivalence_properties();
         return aggregate.group_expr().has_grouping_set()
@@ -77,7 +82,15 @@ fn has_constants(node: &Node) -> bool {
     }
 }
 
-/// The rows of a join or of grouping sets, of which nothing is known.
+/// Whether an expression has a cast or a quotient, which are the same of several values.
+fn joins_values(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let is_quotient = |expr: &BinaryExpr| *expr.op() == Operator::Divide;
+    expr.is::<CastExpr>()
+        || expr.downcast_ref::<BinaryExpr>().is_some_and(is_quotient)
+        || expr.children().into_iter().any(joins_values)
+}
+
+/// The rows of a join, a filter or of grouping sets, of which nothing is known.
 #[derive(Debug)]
 pub(crate) struct OuterRowsExec {
     input: Node,
@@ -91,6 +104,10 @@ impl OuterRowsExec {
         let properties = input.properties().as_ref().clone().with_eq_properties(equivalences);
         OuterRowsExec { input, properties: Arc::new(properties) }
     }
+
+    fn with_input(&self, input: Node) -> OuterRowsExec {
+        OuterRowsExec::new(input)
+    }
 }
 
 impl DisplayAs for OuterRowsExec {
@@ -100,53 +117,11 @@ impl DisplayAs for OuterRowsExec {
 }
 
 impl ExecutionPlan for OuterRowsExec {
-    fn name(&self) -> &str {
-        "OuterRowsExec"
-    }
+    one_input!("OuterRowsExec");
+    rows_of_input!();
 
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
-    }
-
-    fn children(&self) -> Vec<&Node> {
-        vec![&self.input]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Node>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Node> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(OuterRowsExec::new(input))),
-            _ => internal_err!("OuterRowsExec has one child"),
-        }
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Node>) -> Result<Node> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        _arguments: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        match inputs {
-            [input] => Ok(Arc::clone(input)),
-            _ => internal_err!("OuterRowsExec has one child"),
-        }
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -61,6 +61,7 @@ use crate::parameters::{ParametersExec, Values};
 use crate::reader_source::ReaderSource;
 use crate::received::ReceivedExec;
 use crate::recursive_terms::KeptRowsExec;
+use crate::series::SeriesExec;
 
 type Node = Arc<dyn ExecutionPlan>;
 type Expr = Arc<dyn PhysicalExpr>;
@@ -106,7 +107,9 @@ impl Copier {
         if let (Some(parameters), Some(values)) = (node.downcast_ref::<ParametersExec>(), &self.values) {
             return Ok(Arc::new(parameters.with_values(values)));
         }
-        if node.downcast_ref::<ReceivedExec>().is_some_and(ReceivedExec::is_constant) {
+        // What has no state is shared.
+        let is_constant = node.downcast_ref::<ReceivedExec>().is_some_and(ReceivedExec::is_constant);
+        if is_constant || node.is::<SeriesExec>() {
             return Ok(Arc::clone(node));
         }
         if !is_known(node) {
@@ -338,39 +341,11 @@ fn is_known(node: &Node) -> bool {
             });
     }
     is_any!(
-        node,
-        AggregateExec,
-        BoundedWindowAggExec,
-        BufferExec,
-        CoalescePartitionsExec,
-        CooperativeExec,
-        CrossJoinExec,
-        EmptyExec,
-        FilterExec,
-        GlobalLimitExec,
-        HashJoinExec,
-        InterleaveExec,
-        KeptRowsExec,
-        LocalLimitExec,
-        NestedLoopJoinExec,
-        OneNanExec,
-        OuterRowsExec,
-        OutputRequirementExec,
-        ParametersExec,
-        PartialSortExec,
-        PartitionedTopKExec,
-        PiecewiseMergeJoinExec,
-        PlaceholderRowExec,
-        ProjectionExec,
-        RecursiveQueryExec,
-        RepartitionExec,
-        ScalarSubqueryExec,
-        SortExec,
-        SortMergeJoinExec,
-        SortPreservingMergeExec,
-        UnionExec,
-        UnnestExec,
-        WindowAggExec,
-        WorkTableExec,
+        node, AggregateExec, BoundedWindowAggExec, BufferExec, CoalescePartitionsExec, CooperativeExec,
+        CrossJoinExec, EmptyExec, FilterExec, GlobalLimitExec, HashJoinExec, InterleaveExec, KeptRowsExec,
+        LocalLimitExec, NestedLoopJoinExec, OneNanExec, OuterRowsExec, OutputRequirementExec, ParametersExec,
+        PartialSortExec, PartitionedTopKExec, PiecewiseMergeJoinExec, PlaceholderRowExec, ProjectionExec,
+        RecursiveQueryExec, RepartitionExec, ScalarSubqueryExec, SortExec, SortMergeJoinExec,
+        SortPreservingMergeExec, UnionExec, UnnestExec, WindowAggExec, WorkTableExec,
     )
 }

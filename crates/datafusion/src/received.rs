@@ -9,19 +9,20 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::internal_err;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Statistics, internal_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    PlanProperties, ReplaceChildrenOptions, SendableRecordBatchStream,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    SendableRecordBatchStream,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
+
+use crate::node_methods::no_input;
 
 /// The rows of a node, kept from when they are first asked for as a whole.
 pub(crate) struct Received {
@@ -42,6 +43,11 @@ impl fmt::Debug for Received {
 }
 
 impl Received {
+    /// What makes the rows.
+    pub fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
+    }
+
     /// The columns.
     pub fn schema(&self) -> SchemaRef {
         self.input.schema()
@@ -120,41 +126,22 @@ impl DisplayAs for ReceivedExec {
 }
 
 impl ExecutionPlan for ReceivedExec {
-    fn name(&self) -> &str {
-        "ReceivedExec"
-    }
+    no_input!("ReceivedExec");
 
     fn properties(&self) -> &Arc<PlanProperties> {
         self.received.input.properties()
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![]
-    }
-
-    fn apply_expressions(
+    fn statistics_from_inputs(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match children.is_empty() {
-            true => Ok(self),
-            false => internal_err!("ReceivedExec has no children"),
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        match self.is_constant {
+            // Its input is no child that the caller would have asked.
+            true => StatisticsContext::new().compute(self.received.input.as_ref(), args),
+            false => Ok(Arc::new(Statistics::new_unknown(&self.schema()))),
         }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

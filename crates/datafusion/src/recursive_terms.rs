@@ -8,27 +8,24 @@ use std::sync::{Arc, Weak};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Statistics, internal_err};
+use datafusion::common::internal_err;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
-use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::work_table::WorkTableExec;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 
 use crate::kept_rules::computes_volatile;
 use crate::node::{Node, partition_count};
+use crate::node_methods::{one_input, rows_of_input};
 use crate::options::KelpieOptions;
 use crate::recursion_guard::with_room;
 
@@ -111,6 +108,15 @@ impl KeptRowsExec {
         let kept = (0..partition_count(&input)).map(|_| Mutex::default()).collect();
         KeptRowsExec { properties: Arc::clone(input.properties()), input, kept: Arc::new(kept) }
     }
+
+    /// For each step its input is made anew, and what is kept stays.
+    fn with_input(&self, input: Node) -> KeptRowsExec {
+        let mut same = KeptRowsExec::new(input);
+        if same.kept.len() == self.kept.len() {
+            same.kept = Arc::clone(&self.kept);
+        }
+        same
+    }
 }
 
 impl DisplayAs for KeptRowsExec {
@@ -120,67 +126,19 @@ impl DisplayAs for KeptRowsExec {
 }
 
 impl ExecutionPlan for KeptRowsExec {
-    fn name(&self) -> &str {
-        "KeptRowsExec"
-    }
+    one_input!("KeptRowsExec");
+    rows_of_input!();
 
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
-    }
-
-    fn children(&self) -> Vec<&Node> {
-        vec![&self.input]
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
     }
 
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    /// For each step its input is made anew, and what is kept stays.
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Node>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Node> {
-        let (Some(input), true) = (children.pop(), children.is_empty()) else {
-            return internal_err!("KeptRowsExec has one child");
-        };
-        let mut same = KeptRowsExec::new(input);
-        if same.kept.len() == self.kept.len() {
-            same.kept = Arc::clone(&self.kept);
-        }
-        Ok(Arc::new(same))
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Node>) -> Result<Node> {
-        use datafusion::physical_plan::ChildrenPropertiesMode::Recompute;
-        self.replace_children(children, ReplaceChildrenOptions::new(Recompute))
-    }
-
     fn reset_state(self: Arc<Self>) -> Result<Node> {
         Ok(self)
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        _arguments: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        match inputs {
-            [input] => Ok(Arc::clone(input)),
-            _ => internal_err!("KeptRowsExec has one child"),
-        }
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

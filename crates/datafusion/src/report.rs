@@ -3,16 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::internal_err;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-    ReplaceChildrenOptions, SendableRecordBatchStream,
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SendableRecordBatchStream,
 };
 use kelpie_engine::{
     Choice, DeviceKind, Foreseen, Group, LaneProfile, Profile, QueryMetrics, Split, Traffic,
@@ -20,6 +16,7 @@ use kelpie_engine::{
 
 use crate::derived::Derived;
 use crate::exec::Run;
+use crate::node_methods::one_input;
 use crate::source::ScanTable;
 use crate::translate::Translated;
 use crate::units::{bytes, time};
@@ -34,6 +31,10 @@ pub(crate) struct KelpieReport {
 impl KelpieReport {
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>, reasons: Vec<String>) -> KelpieReport {
         KelpieReport { input, reasons }
+    }
+
+    fn with_input(&self, input: Arc<dyn ExecutionPlan>) -> KelpieReport {
+        KelpieReport::new(input, self.reasons.clone())
     }
 }
 
@@ -51,45 +52,14 @@ impl DisplayAs for KelpieReport {
 }
 
 impl ExecutionPlan for KelpieReport {
-    fn name(&self) -> &str {
-        "KelpieReport"
-    }
+    one_input!("KelpieReport");
 
     fn properties(&self) -> &Arc<PlanProperties> {
         self.input.properties()
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(KelpieReport::new(input, self.reasons.clone()))),
-            _ => internal_err!("KelpieReport has one child"),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -26,6 +26,7 @@ use crate::clock::timed;
 use crate::corrections::nan::plan::with_one_nan;
 use crate::exec::KelpieExec;
 use crate::late_projections::above_late;
+use crate::narrow_filters::narrow_filters;
 use crate::node::Node;
 use crate::options::{Fallback, KelpieOptions};
 use crate::recursion_guard::{Shape, protect, with_room};
@@ -88,7 +89,7 @@ impl KelpieRule {
             return ready(plan);
         }
         let (plan, reasons) = with_room(&plan, || self.optimize_query(Arc::clone(&plan), options))?;
-        let plan = ready(plan)?;
+        let plan = narrow_filters(ready(plan)?)?;
         note_reasons(&plan, reasons);
         Ok(plan)
     }

@@ -3,28 +3,18 @@
 //! compile it.
 
 use datafusion::common::Result;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, WindowFunctionDefinition, when};
-use datafusion::optimizer::AnalyzerRule;
 
-use crate::options::KelpieOptions;
+use crate::logical_rule::LogicalRule;
 use crate::translate::skips_nulls;
 
 /// Makes filters of windows part of their arguments.
-#[derive(Debug)]
-pub struct WindowFilters;
-
-impl AnalyzerRule for WindowFilters {
-    fn name(&self) -> &str {
-        "kelpie_window_filters"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).enabled {
-            return Ok(plan);
-        }
+pub const WINDOW_FILTERS: LogicalRule = LogicalRule {
+    name: "kelpie_window_filters",
+    applies: |options| options.enabled,
+    rewrite: |plan| {
         let folded = plan.transform_up_with_subqueries(|plan| match plan {
             LogicalPlan::Window(_) => {
                 let names = NamePreserver::new(&plan);
@@ -38,8 +28,8 @@ impl AnalyzerRule for WindowFilters {
             other => Ok(Transformed::no(other)),
         });
         Ok(folded?.data)
-    }
-}
+    },
+};
 
 /// An aggregate over a window whose filter is in its argument.
 fn folded(expr: Expr) -> Result<Transformed<Expr>> {

@@ -7,35 +7,25 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::Column;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Window};
-use datafusion::optimizer::AnalyzerRule;
 
-use crate::options::KelpieOptions;
+use crate::logical_rule::LogicalRule;
 
 /// Makes columns of such keys.
-#[derive(Debug)]
-pub struct WindowKeys;
-
-impl AnalyzerRule for WindowKeys {
-    fn name(&self) -> &str {
-        "kelpie_window_keys"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).corrections {
-            return Ok(plan);
-        }
+pub const WINDOW_KEYS: LogicalRule = LogicalRule {
+    name: "kelpie_window_keys",
+    applies: |options| options.corrections,
+    rewrite: |plan| {
         let by_columns = plan.transform_up_with_subqueries(|node| match node {
             LogicalPlan::Window(window) => by_columns(window),
             node => Ok(Transformed::no(node)),
         })?;
         Ok(by_columns.data)
-    }
-}
+    },
+};
 
 /// A window over rows that have its keys for columns.
 fn by_columns(window: Window) -> Result<Transformed<LogicalPlan>> {

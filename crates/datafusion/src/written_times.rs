@@ -12,10 +12,9 @@ use datafusion::arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use datafusion::common::{ScalarValue, exec_datafusion_err};
 use datafusion::error::Result;
 use datafusion::functions::datetime::to_char::ToCharFunc;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 
+use crate::function_methods::of_inner;
 use crate::zones::ticks_of_second;
 
 /// `to_char`.
@@ -33,21 +32,7 @@ impl WrittenTimes {
 }
 
 impl ScalarUDFImpl for WrittenTimes {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
+    of_inner!(name, aliases, signature, return_type, documentation);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if let [ColumnarValue::Array(times), ColumnarValue::Scalar(ScalarValue::Utf8(Some(format)))] =
@@ -58,10 +43,6 @@ impl ScalarUDFImpl for WrittenTimes {
             return Ok(ColumnarValue::Array(written));
         }
         self.inner.invoke_with_args(args)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 }
 
@@ -210,18 +191,8 @@ fn digits(number: i64, first: i64, text: &mut impl Write) -> std::fmt::Result {
 }
 
 const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+    "November", "December",
 ];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
@@ -303,16 +274,8 @@ mod tests {
         let own = WrittenTimes::of(&usual).unwrap();
         for times in &all {
             for format in [
-                "%Y-%m-%d",
-                "%Y-%m-%d %H:%M:%S",
-                "%F %T",
-                "%d. %B %Y, %A",
-                "%a %b %e",
-                "%h %j %y",
-                "%I:%M %p \u{e9}%%",
-                "%H:%M:%S.%f",
-                "%s",
-                "",
+                "%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%F %T", "%d. %B %Y, %A", "%a %b %e", "%h %j %y",
+                "%I:%M %p \u{e9}%%", "%H:%M:%S.%f", "%s", "",
             ] {
                 assert_eq!(&call(&own, times, format), &call(&usual, times, format), "{format}");
             }

@@ -20,14 +20,8 @@ pub const NVRTC_VARIABLE: &str = "KELPIE_NVRTC";
 /// What every kernel is compiled with, beside the architecture. `--fmad=false`: a contracted multiply-add would not
 /// equal the CPU's result.
 pub const OPTIONS: &[&str] = &[
-    "-std=c++17",
-    "--device-int128",
-    "--fmad=false",
-    "--ftz=false",
-    "--prec-div=true",
-    "--prec-sqrt=true",
-    "-default-device",
-    "--disable-warnings",
+    "-std=c++17", "--device-int128", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true",
+    "-default-device", "--disable-warnings",
 ];
 
 /// Leaves out of what every source begins with the parts that no kernel uses (textures, CUDA's runtime functions): a tenth of

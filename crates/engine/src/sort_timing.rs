@@ -8,37 +8,24 @@ use kelpie_compile::primitives::sweep;
 use kelpie_compile::shape::LaunchShape;
 use kelpie_compile::variant::axes::SortPasses;
 use kelpie_device::{Buffer, CancelToken, Device, Tier};
+use kelpie_kir::named;
 
 use crate::error::EngineError;
 use crate::primitives::Primitives;
 use crate::query::Engine;
 use crate::sorting::check_rows;
 
-/// Keys that come in some order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrival {
-    /// In none.
-    Random,
-    /// From the least to the greatest.
-    Rising,
-    /// From the greatest to the least.
-    Falling,
-    /// Rising, but for one of a thousand, which is random.
-    Nearly,
-}
-
-impl Arrival {
-    /// Every order.
-    pub const ALL: [Arrival; 4] = [Arrival::Random, Arrival::Rising, Arrival::Falling, Arrival::Nearly];
-
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Arrival::Random => "random",
-            Arrival::Rising => "rising",
-            Arrival::Falling => "falling",
-            Arrival::Nearly => "nearly rising",
-        }
+named! {
+    /// Keys that come in some order.
+    pub enum Arrival {
+        /// In none.
+        Random = "random",
+        /// From the least to the greatest.
+        Rising = "rising",
+        /// From the greatest to the least.
+        Falling = "falling",
+        /// Rising, but for one of a thousand, which is random.
+        Nearly = "nearly rising",
     }
 }
 

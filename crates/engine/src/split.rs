@@ -7,121 +7,85 @@
 
 use std::ops::AddAssign;
 
-/// What several phases belong to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Group {
-    /// From text to physical plan.
-    Plan,
-    /// From physical plan to kernels.
-    Compile,
-    /// From files or batches to columns on the device.
-    Read,
-    /// What the engine does itself, between kernels.
-    Host,
-    /// Kernels.
-    Kernels,
-    /// From the device to rows.
-    Result,
-    /// What is not Kelpie's.
-    Around,
+use kelpie_kir::named;
+
+named! {
+    /// What several phases belong to.
+    #[derive(PartialOrd, Ord)]
+    pub enum Group {
+        /// From text to physical plan.
+        Plan = "plan",
+        /// From physical plan to kernels.
+        Compile = "compile",
+        /// From files or batches to columns on the device.
+        Read = "read",
+        /// What the engine does itself, between kernels.
+        Host = "host",
+        /// Kernels.
+        Kernels = "kernels",
+        /// From the device to rows.
+        Result = "result",
+        /// What is not Kelpie's.
+        Around = "around",
+    }
 }
 
 impl Group {
-    /// All, in the order in which a query mostly goes through them.
-    pub const ALL: [Group; 7] =
-        [Group::Plan, Group::Compile, Group::Read, Group::Host, Group::Kernels, Group::Result, Group::Around];
-
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Group::Plan => "plan",
-            Group::Compile => "compile",
-            Group::Read => "read",
-            Group::Host => "host",
-            Group::Kernels => "kernels",
-            Group::Result => "result",
-            Group::Around => "around",
-        }
-    }
-
     /// Its phases.
     pub fn phases(self) -> impl Iterator<Item = Phase> {
         Phase::ALL.into_iter().filter(move |phase| phase.group() == self)
     }
 }
 
-/// What a query's time goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// Looking for a plan that is kept, and copying it.
-    Find,
-    /// Text to syntax tree.
-    Parse,
-    /// Syntax tree to optimized logical plan.
-    Logical,
-    /// Files of tables, and what is known of their columns.
-    Statistics,
-    /// The order of joins.
-    JoinOrder,
-    /// DataFusion's physical plan.
-    Physical,
-    /// What of it compiles.
-    Rule,
-    /// Plan to kernel IR.
-    Generate,
-    /// Kernel IR to CUDA C.
-    Print,
-    /// NVRTC, or Cranelift.
-    Build,
-    /// Loading kernels, from the disk too.
-    Load,
-    /// Until the first rows of a table come; also looking for columns that are there, and waiting for another query's.
-    Open,
-    /// Files to batches.
-    Decode,
-    /// Batches to columns as kernels read them.
-    Encode,
-    /// Columns to their places on the device.
-    Upload,
-    /// What the engine does between kernels: memory, arguments, counts, launches; handing rows from thread to thread.
-    Host,
-    /// Kernels.
-    Kernels,
-    /// The result to the host, and its order and limit there.
-    Result,
-    /// DataFusion's operators around what is compiled.
-    Operators,
-    /// Whoever takes the rows.
-    Taking,
+named! {
+    /// What a query's time goes to.
+    pub enum Phase {
+        /// Looking for a plan that is kept, and copying it.
+        Find = "find",
+        /// Text to syntax tree.
+        Parse = "parse",
+        /// Syntax tree to optimized logical plan.
+        Logical = "logical",
+        /// Files of tables, and what is known of their columns.
+        Statistics = "statistics",
+        /// The order of joins.
+        JoinOrder = "join_order",
+        /// DataFusion's physical plan.
+        Physical = "physical",
+        /// What of it compiles.
+        Rule = "rule",
+        /// Plan to kernel IR.
+        Generate = "generate",
+        /// Kernel IR to CUDA C.
+        Print = "print",
+        /// NVRTC, or Cranelift.
+        Build = "build",
+        /// Loading kernels, from the disk too.
+        Load = "load",
+        /// Until the first rows of a table come; also looking for columns that are there, and waiting for another query's.
+        Open = "open",
+        /// Files to batches.
+        Decode = "decode",
+        /// Batches to columns as kernels read them.
+        Encode = "encode",
+        /// Columns to their places on the device.
+        Upload = "upload",
+        /// What the engine does between kernels: memory, arguments, counts, launches; handing rows from thread to thread.
+        Host = "host",
+        /// Kernels.
+        Kernels = "kernels",
+        /// The result to the host, and its order and limit there.
+        Result = "result",
+        /// DataFusion's operators around what is compiled.
+        Operators = "operators",
+        /// Whoever takes the rows.
+        Taking = "taking",
+    }
 }
 
-const PHASES: usize = 20;
+const PHASES: usize = Phase::ALL.len();
 
 impl Phase {
-    /// All, in the order of their groups.
-    pub const ALL: [Phase; PHASES] = [
-        Phase::Find,
-        Phase::Parse,
-        Phase::Logical,
-        Phase::Statistics,
-        Phase::JoinOrder,
-        Phase::Physical,
-        Phase::Rule,
-        Phase::Generate,
-        Phase::Print,
-        Phase::Build,
-        Phase::Load,
-        Phase::Open,
-        Phase::Decode,
-        Phase::Encode,
-        Phase::Upload,
-        Phase::Host,
-        Phase::Kernels,
-        Phase::Result,
-        Phase::Operators,
-        Phase::Taking,
-    ];
-
     /// What it belongs to.
     pub fn group(self) -> Group {
         match self {
@@ -138,32 +102,6 @@ impl Phase {
             Phase::Kernels => Group::Kernels,
             Phase::Result => Group::Result,
             Phase::Operators | Phase::Taking => Group::Around,
-        }
-    }
-
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Phase::Find => "find",
-            Phase::Parse => "parse",
-            Phase::Logical => "logical",
-            Phase::Statistics => "statistics",
-            Phase::JoinOrder => "join_order",
-            Phase::Physical => "physical",
-            Phase::Rule => "rule",
-            Phase::Generate => "generate",
-            Phase::Print => "print",
-            Phase::Build => "build",
-            Phase::Load => "load",
-            Phase::Open => "open",
-            Phase::Decode => "decode",
-            Phase::Encode => "encode",
-            Phase::Upload => "upload",
-            Phase::Host => "host",
-            Phase::Kernels => "kernels",
-            Phase::Result => "result",
-            Phase::Operators => "operators",
-            Phase::Taking => "taking",
         }
     }
 }

@@ -13,43 +13,30 @@ use kelpie_device::{
     BlockShape, Buffer, CopyTicket, Device, DeviceError, Download, HostCopy, Kernel, Launch, LaunchReport,
     QueryStream, Settled, Tier,
 };
-use kelpie_kir::ValidModule;
+use kelpie_kir::{ValidModule, named};
 use parking_lot::Mutex;
 
 /// Spans that are kept, at most: what comes after them is counted.
 const MOST_SPANS: usize = 1 << 20;
 
-/// What a span is part of: what is seen beside each other on a time line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Track {
-    /// Whole statements.
-    Statements,
-    /// From text to physical plan.
-    Planning,
-    /// From physical plan to kernels.
-    Compiling,
-    /// From files or batches to columns.
-    Reading,
-    /// Between the host's memory and the device's.
-    Copies,
-    /// Kernels.
-    Kernels,
-    /// What the engine does itself.
-    Host,
-}
-
-impl Track {
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Track::Statements => "statements",
-            Track::Planning => "planning",
-            Track::Compiling => "compiling",
-            Track::Reading => "reading",
-            Track::Copies => "copies",
-            Track::Kernels => "kernels",
-            Track::Host => "host",
-        }
+named! {
+    /// What a span is part of: what is seen beside each other on a time line.
+    #[derive(PartialOrd, Ord)]
+    pub enum Track {
+        /// Whole statements.
+        Statements = "statements",
+        /// From text to physical plan.
+        Planning = "planning",
+        /// From physical plan to kernels.
+        Compiling = "compiling",
+        /// From files or batches to columns.
+        Reading = "reading",
+        /// Between the host's memory and the device's.
+        Copies = "copies",
+        /// Kernels.
+        Kernels = "kernels",
+        /// What the engine does itself.
+        Host = "host",
     }
 }
 

@@ -25,26 +25,9 @@ fn pick<T: Clone>(row: usize, special: &[T], other: impl Fn(u64) -> T) -> Option
 fn texts(row: usize) -> Option<String> {
     let long = "the same beginning of a long text, ".repeat(3);
     let special: Vec<String> = [
-        "",
-        "a",
-        "a\0",
-        "a\0\0",
-        "b",
-        "é",
-        "ß",
-        "z",
-        "ÿ",
-        "\u{10ffff}",
-        "fifteen bytes: ",
-        "fifteen bytes: x",
-        "fifteen bytes: \0",
-        "fifteen bytes: xy",
-        "fourteen bytes",
-        "eight by",
-        "eight by\0",
-        "eight by e",
-        "the same beginning of a",
-        "the same beginning",
+        "", "a", "a\0", "a\0\0", "b", "é", "ß", "z", "ÿ", "\u{10ffff}", "fifteen bytes: ",
+        "fifteen bytes: x", "fifteen bytes: \0", "fifteen bytes: xy", "fourteen bytes", "eight by",
+        "eight by\0", "eight by e", "the same beginning of a", "the same beginning",
     ]
     .map(String::from)
     .into_iter()

@@ -4,6 +4,7 @@ pub mod arena;
 pub mod builder;
 pub mod meter;
 pub mod module;
+mod named;
 mod operands;
 pub mod profile;
 pub mod target;

@@ -109,13 +109,7 @@ fn use_the_whole_language() {
         load_vector.ro store_vector compress lane reduce.add reduce.min reduce.max reduce.any reduce.all reduce.count \
         mask_bits bits_mask first_lanes";
     let pairs = [
-        "atomic add",
-        "atomic min",
-        "atomic max",
-        "atomic or",
-        "atomic exchange",
-        "atomic cas",
-        "atomic load",
+        "atomic add", "atomic min", "atomic max", "atomic or", "atomic exchange", "atomic cas", "atomic load",
     ];
     let lanes = "warp_barrier ballot any all shuffle.index shuffle.up shuffle.down shuffle.xor uniform_load";
     for key in both.split_whitespace().chain(pairs) {

@@ -212,6 +212,7 @@ pub(crate) async fn tried(options: &ServerOptions) -> QueryResult<Vec<String>> {
     for path in &options.data {
         problems.extend(session.register_data(path).await?.problems);
     }
+    problems.extend(session.unreadable_tables().await);
     Ok(problems)
 }
 

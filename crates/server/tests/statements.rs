@@ -166,12 +166,7 @@ async fn malformed_requests_break_nothing() {
     let info = client.inner_mut().get_flight_info(Request::new(path)).await;
     fails(info.map(|_| ()), Code::InvalidArgument, "commands of Flight SQL");
     for name in [
-        "CreatePreparedStatement",
-        "CancelQuery",
-        "CancelFlightInfo",
-        "SetSessionOptions",
-        "",
-        "Ä",
+        "CreatePreparedStatement", "CancelQuery", "CancelFlightInfo", "SetSessionOptions", "", "Ä",
         "BeginTransaction",
     ] {
         let action = Action { r#type: name.into(), body: b"\xff\x00\x01".to_vec().into() };

@@ -9,7 +9,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Statement as LogicalStatement};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::Statement as Sql;
+use datafusion::sql::sqlparser::ast::{ObjectType, Statement as Sql};
 
 use crate::row_changes::name_of_change;
 
@@ -65,6 +65,9 @@ impl Access {
             }
             Statement::Statement(statement) if matches!(statement.as_ref(), Sql::AlterTable(_)) => {
                 self.check_write("ALTER TABLE")
+            }
+            Statement::Statement(statement) if is_of_names(statement) => {
+                self.check_write("a statement that makes, drops or describes")
             }
             _ => name_of_change(statement).map_or(Ok(()), |what| self.check_write(what)),
         }
@@ -142,6 +145,19 @@ impl Access {
     }
 }
 
+/// Whether a statement makes, drops or describes what is no plan of DataFusion's: sequences, types, indexes, comments.
+fn is_of_names(statement: &Sql) -> bool {
+    match statement {
+        Sql::CreateSequence { .. } | Sql::CreateType { .. } | Sql::CreateIndex(_) | Sql::Comment { .. } => {
+            true
+        }
+        Sql::Drop { object_type, .. } => {
+            matches!(object_type, ObjectType::Sequence | ObjectType::Type | ObjectType::Index)
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,18 +171,9 @@ mod tests {
             assert!(access.may_read(Path::new(path)), "{path}");
         }
         for path in [
-            "/etc/passwd",
-            "/database/x.csv",
-            "/data/../etc/passwd",
-            "/data/.?/etc/passwd",
-            "/data/.{.,x}/etc/passwd",
-            "/data/{../../etc/passwd,x}",
-            "/data/.hidden/x.csv",
-            "/one/b.csv",
-            "/one/ä.csv/../b.csv",
-            "/",
-            "",
-            "x.csv",
+            "/etc/passwd", "/database/x.csv", "/data/../etc/passwd", "/data/.?/etc/passwd",
+            "/data/.{.,x}/etc/passwd", "/data/{../../etc/passwd,x}", "/data/.hidden/x.csv", "/one/b.csv",
+            "/one/ä.csv/../b.csv", "/", "", "x.csv",
         ] {
             assert!(!access.may_read(Path::new(path)), "{path}");
         }

@@ -6,7 +6,9 @@ use datafusion::common::plan_err;
 use datafusion::error::Result;
 
 use crate::database::Database;
+use crate::dialect::Types;
 use crate::messages::message;
+use crate::sequences::Sequences;
 use crate::session::{KelpieSession, SessionOptions};
 
 /// A session, and what of its database could not be brought back.
@@ -38,6 +40,13 @@ impl KelpieSession {
             None => return plan_err!("the session has no default schema that takes tables of a database"),
         }
         problems.extend(session.take_views(database).await);
+        session.context().state_ref().write().config_mut().set_extension(database.writing());
+        if let Some(sequences) = session.context().state().config().get_extension::<Sequences>() {
+            sequences.keep_in(Arc::clone(database) as _);
+        }
+        if let Some(types) = session.context().state().config().get_extension::<Types>() {
+            types.keep_in(Arc::clone(database) as _);
+        }
         // From now on what is made is kept.
         session.database = Some(Arc::clone(database));
         Ok(OpenedSession { session, problems })

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use datafusion::catalog::Session;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
@@ -15,15 +15,16 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use kelpie_datafusion::clock::{timed, timed_future};
 use kelpie_datafusion::{
-    ConstantRows, CorrectionsRule, CsvRanges, JoinOrderRule, KelpieOptions, KelpieRule, LateProjections,
-    OuterConstants, RecursiveTerms, Rest, WholeQueryRule, WindowFilters, WindowKeys,
+    CORRECTIONS, ConstantRows, CsvRanges, JoinOrderRule, KelpieOptions, KelpieRule, LateProjections,
+    OuterConstants, RecursiveTerms, Rest, SkippedRows, WINDOW_FILTERS, WINDOW_KEYS, WholeQueryRule,
     keep_from_physical_rules,
 };
 use kelpie_engine::{Engine, Phase};
 
+use crate::constraints::checked_table::CheckedInserts;
 use crate::corrections::{
-    DistinctRows, FirstElements, Lists, SharedPlanner, SplitOrders, SubqueryValues, ValueCounts,
-    VolatileOnce, WindowTypes, apart, keep_from_rules,
+    DISTINCT_ROWS, FIRST_ELEMENTS, LISTS, SPLIT_ORDERS, SUBQUERY_VALUES, SharedPlanner, VALUE_COUNTS,
+    VOLATILE_ONCE, WINDOW_TYPES, apart, keep_from_rules,
 };
 use crate::dialect::{Subscripts, Truths};
 use crate::file_facts::FileFacts;
@@ -93,7 +94,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     read_external_tables(&mut builder);
     keep_from_rules(&mut builder);
     add_times(&mut builder);
-    builder.analyzer().get_or_insert_default().rules.insert(0, Arc::new(WindowTypes));
+    builder.analyzer().get_or_insert_default().rules.insert(0, Arc::new(WINDOW_TYPES));
     let planners = builder.expr_planners().get_or_insert_default();
     planners.insert(0, Arc::new(Subscripts));
     planners.insert(1, Arc::new(Truths));
@@ -107,16 +108,17 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     add_planning(rules, &engine, &runtime);
     let inner = builder.query_planner().take();
     builder
-        .with_analyzer_rule(Arc::new(VolatileOnce))
-        .with_analyzer_rule(Arc::new(Lists))
-        .with_analyzer_rule(Arc::new(SubqueryValues))
-        .with_analyzer_rule(Arc::new(FirstElements))
-        .with_analyzer_rule(Arc::new(SplitOrders))
-        .with_analyzer_rule(Arc::new(DistinctRows))
-        .with_analyzer_rule(Arc::new(ValueCounts))
-        .with_analyzer_rule(Arc::new(CorrectionsRule))
-        .with_analyzer_rule(Arc::new(WindowFilters))
-        .with_analyzer_rule(Arc::new(WindowKeys))
+        .with_analyzer_rule(Arc::new(VOLATILE_ONCE))
+        .with_analyzer_rule(Arc::new(LISTS))
+        .with_analyzer_rule(Arc::new(SUBQUERY_VALUES))
+        .with_analyzer_rule(Arc::new(FIRST_ELEMENTS))
+        .with_analyzer_rule(Arc::new(SPLIT_ORDERS))
+        .with_analyzer_rule(Arc::new(DISTINCT_ROWS))
+        .with_analyzer_rule(Arc::new(VALUE_COUNTS))
+        .with_analyzer_rule(Arc::new(CheckedInserts))
+        .with_analyzer_rule(Arc::new(CORRECTIONS))
+        .with_analyzer_rule(Arc::new(WINDOW_FILTERS))
+        .with_analyzer_rule(Arc::new(WINDOW_KEYS))
         .with_physical_optimizer_rule(Arc::new(RecursiveTerms))
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
         .with_physical_optimizer_rule(Arc::new(WholeWrites))
@@ -145,6 +147,7 @@ fn add_planning(rules: &mut Vec<Rule>, engine: &Arc<Engine>, runtime: &RuntimeEn
     if let Some(requirements) = place("EnsureRequirements") {
         rules.insert(requirements + 1, Arc::new(CsvRanges));
         rules.insert(requirements, Arc::new(OuterConstants));
+        rules.insert(requirements, Arc::new(SkippedRows));
     }
     let place = |name: &str| rules.iter().position(|rule| rule.name() == name);
     let (first, place) = match (place("FilterPushdown"), place("EnsureRequirements")) {
@@ -213,6 +216,13 @@ impl KelpiePlanner {
         match state.cloned() {
             Some(mut state) => {
                 explaining(&mut state);
+                // What fails is a row of EXPLAIN, and no error.
+                if let LogicalPlan::Explain(explain) = plan
+                    && let Err(error) = self.planned_once(&explain.plan, &state).await
+                    && let Some(unbounded) = without_bounds(&state, &error)
+                {
+                    state = unbounded;
+                }
                 if let LogicalPlan::Analyze(Analyze { verbose: true, .. }) = plan {
                     counting_lanes(&mut state);
                 }
@@ -224,6 +234,19 @@ impl KelpiePlanner {
     }
 
     async fn plan_by_inner(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let planned = self.planned_once(plan, session).await;
+        let Err(error) = planned else { return planned };
+        match without_bounds(session, &error) {
+            Some(state) => self.planned_once(plan, &state).await.map_err(|_| error),
+            None => Err(error),
+        }
+    }
+
+    async fn planned_once(
         &self,
         plan: &LogicalPlan,
         session: &dyn Session,
@@ -255,6 +278,21 @@ impl QueryPlanner for KelpiePlanner {
     {
         self.planned(plan, session)
     }
+}
+
+/// A state that plans without the bounds of columns, where they may be why a plan was refused: how many rows fulfil a condition, DataFusion
+/// estimates by least and greatest values, and gets them wrong, or their types, of differences of dates and of casts.
+fn without_bounds(session: &dyn Session, error: &DataFusionError) -> Option<SessionState> {
+    use DataFusionError::{ArrowError, Internal, NotImplemented, Plan};
+    let options = KelpieOptions::of(session.config_options());
+    let may_be_why = matches!(error.find_root(), ArrowError(..) | Internal(_) | NotImplemented(_) | Plan(_));
+    if !options.corrections || options.without_bounds || !may_be_why {
+        return None;
+    }
+    let mut state = session.as_any().downcast_ref::<SessionState>()?.clone();
+    let options = &mut state.config_mut().options_mut().extensions;
+    options.get_mut::<KelpieOptions>()?.without_bounds = true;
+    Some(state)
 }
 
 /// Makes kernels of a state's plans count lanes.

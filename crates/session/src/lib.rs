@@ -5,6 +5,7 @@
 
 mod access;
 mod checked_files;
+mod constraints;
 mod copies;
 mod corrections;
 mod database;
@@ -14,6 +15,7 @@ mod file_facts;
 mod files;
 mod in_database;
 mod install;
+mod kept_types;
 mod messages;
 mod names;
 mod needs;
@@ -24,6 +26,7 @@ mod planning;
 mod report;
 mod row_changes;
 mod running;
+mod sequences;
 mod session;
 mod shown_tables;
 mod syntax;

@@ -15,6 +15,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{ColumnOption, Statement as Sql};
 
+use crate::constraints::rules::RULES;
 use crate::syntax::normal;
 
 /// The columns that a statement declares NOT NULL.
@@ -65,9 +66,10 @@ impl NewTable {
             });
             partitions.push(batches.collect::<Result<Vec<_>>>()?);
         }
-        let defaults = before.fields().iter().filter_map(|field| {
-            let default = table.get_column_default(field.name())?;
-            Some((field.name().clone(), default.clone()))
+        let names = before.fields().iter().map(|field| field.name().as_str()).chain([RULES]);
+        let defaults = names.filter_map(|name| {
+            let default = table.get_column_default(name)?;
+            Some((name.to_string(), default.clone()))
         });
         let defaults: HashMap<String, Expr> = defaults.collect();
         let mut made = MemTable::try_new(columns, partitions)?.with_column_defaults(defaults);

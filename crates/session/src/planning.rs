@@ -26,15 +26,16 @@ use kelpie_engine::Phase;
 
 use crate::access::Access;
 use crate::checked_files::check_external;
+use crate::constraints::declared::{take_out, with_rules};
 use crate::copies::written_as_named;
 use crate::corrections::{
     self, Which, analyzed, computed_around, is_for_names, planned_apart, refuse_row_changes, share,
     unique_names, write_out_columns, write_out_orders,
 };
-use crate::database::{Change, Database, Persist, columns_of};
+use crate::database::{Change, Database, Persist, columns_of, rules_of};
 use crate::dialect::{
-    self, Macros, expand_columns, expand_structs, has_dynamic_columns, is_sum_of_truths, look_up_values,
-    name_columns, sum_numbers, written_anew,
+    self, Macros, expand_columns, expand_structs, has_dynamic_columns, is_sum_of_truths, is_unsigned,
+    look_up_values, make_signed, name_columns, sum_numbers, written_anew,
 };
 use crate::files::{check_setting, look_at_all, making};
 use crate::install::KelpiePlanner;
@@ -93,8 +94,9 @@ impl Planning {
         let mut statement = timed(Phase::Parse, || parsed(&state, &text))?;
         let alters = is_alter(&statement);
         Access::of(&state).check_statement(&statement)?;
+        let mut altered = None;
         if corrects {
-            written_anew(&state, self.database.as_deref(), &mut statement).await?;
+            altered = written_anew(&state, self.database.as_deref(), &mut statement).await?;
             if let Some(task) = self.changes_rows(&state, &mut statement).await? {
                 return Ok(task);
             }
@@ -114,11 +116,14 @@ impl Planning {
             let planned = physical_plan(&state, &nothing).await?;
             return Ok((planned, Arc::new(TaskContext::from(&state))));
         }
+        let is_altered = altered.is_some();
+        let rules = if corrects { altered.or(take_out(&mut statement)?) } else { None };
         let named = timed_future(Phase::Find, Named::of(&state, &statement)).await;
         let made = name_of_new(&statement);
         let not_null = (corrects && !alters).then(|| not_null(&statement));
         let logical = making(made, logical_plan(&state, statement, &text));
         let plan = self.beside_folders(timed_future(Phase::Logical, logical).await?)?;
+        let plan = with_rules(plan, (rules, is_altered), &state).await?;
         let plan = match &self.parameters {
             Some(values) => with_values(plan, values)?,
             None => plan,
@@ -197,9 +202,9 @@ impl Planning {
             Change::Table(create) => {
                 let is_there = self.context.table_exist(create.name.clone())?;
                 if let Some(name) = database.name_of_new(create, is_there, &state)? {
-                    let schema = columns_of(create)?;
+                    let (schema, rules) = (columns_of(create)?, rules_of(create)?);
                     let rows = physical_plan(&state, &create.input).await?;
-                    database.create_table(&name, (rows.plan, schema), &state).await?;
+                    database.create_table(&name, (rows.plan, schema), Some(&rules), &state).await?;
                 }
             }
             Change::DropTable(_) => database.carry_out(&change, &self.text)?,
@@ -345,6 +350,7 @@ pub(crate) async fn plan_of(
     let state = apart.as_ref().unwrap_or(&zoned);
     let with_columns = async |mut statement, which| {
         if corrects {
+            take_out(&mut statement)?;
             look_up_values(state, sql, &mut statement).await?;
             expand_columns(state, sql, &mut statement).await?;
             expand_structs(state, sql, &mut statement).await?;
@@ -354,9 +360,21 @@ pub(crate) async fn plan_of(
         }
         Ok::<_, DataFusionError>(statement)
     };
+    let planned = state.statement_to_plan(with_columns(statement, Which::Merged).await?).await;
+    let has_signs = matches!(&planned, Err(error) if corrects && is_unsigned(error));
     // Parsed again, as the planner consumed it: most statements are planned at once.
-    let again = async |which| with_columns(once_more()?, which).await;
-    let plan = match state.statement_to_plan(with_columns(statement, Which::Merged).await?).await {
+    let again = async |which| {
+        let mut statement = with_columns(once_more()?, which).await?;
+        if has_signs {
+            make_signed(&mut statement);
+        }
+        Ok::<_, DataFusionError>(statement)
+    };
+    let planned = match planned {
+        Err(_) if has_signs => state.statement_to_plan(again(Which::Merged).await?).await,
+        planned => planned,
+    };
+    let plan = match planned {
         Ok(plan) => plan,
         Err(error) if corrects && is_for_names(&error) => {
             let mut renamed = again(Which::Wildcards).await?;
@@ -379,10 +397,12 @@ pub(crate) async fn plan_of(
     if corrects { share(plan) } else { Ok(plan) }
 }
 
-/// Whether a statement may list the columns of all tables.
+/// Whether a statement may list all tables or their columns.
 fn lists_columns(sql: &str) -> bool {
     let is_show = sql.trim_start().get(..4).is_some_and(|word| word.eq_ignore_ascii_case("show"));
-    is_show || sql.to_ascii_lowercase().contains("information_schema")
+    let lower = sql.to_ascii_lowercase();
+    is_show
+        || ["information_schema", "duckdb_tables", "duckdb_columns"].iter().any(|list| lower.contains(list))
 }
 
 /// The name of the table or view that a statement makes.

@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 
 use crate::access::Access;
 use crate::checked_files::caught;
+use crate::constraints::checked_rows::Writing;
 use crate::corrections::NumberedCopies;
 use crate::database::Database;
 use crate::deadline::{Deadline, within};
@@ -39,6 +40,7 @@ use crate::plan_cache::{GenericPlans, KeptStatements, Learning, Planned, Ready};
 use crate::planning::{Planning, logical_plan, parsed};
 use crate::report::QueryReport;
 use crate::running::{PlannedQuery, RunningQuery};
+use crate::sequences::Sequences;
 use crate::timing::QueryTiming;
 use crate::transactions::Transactions;
 use crate::variables::Variables;
@@ -170,7 +172,7 @@ pub struct KelpieSession {
 pub struct RegisteredData {
     /// Names of the tables.
     pub names: Vec<String>,
-    /// What cannot be read, and why, but for text files, which are looked at when a query names them. A query that names it gets the same error.
+    /// Names that stand for nothing that could be a table, and why. A query that names one gets the same error.
     pub problems: Vec<String>,
 }
 
@@ -234,6 +236,8 @@ impl KelpieSession {
         context.state_ref().write().register_relation_planner(Arc::new(NumberedCopies))?;
         dialect::add_to(&context)?;
         Variables::add(&mut context.state_ref().write())?;
+        Sequences::add(&mut context.state_ref().write())?;
+        context.state_ref().write().config_mut().set_extension(Arc::new(Writing::default()));
         context.state_ref().write().config_mut().set_extension(Arc::new(Transactions::default()));
         context.state_ref().write().config_mut().set_extension(Arc::new(Views::default()));
         if let Some(tables) = &files {
@@ -482,8 +486,8 @@ impl KelpieSession {
         Ok(found.tables.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// As [`KelpieSession::register_dir`], but what cannot be read keeps nobody from the rest: a query that names it gets the
-    /// error.
+    /// As [`KelpieSession::register_dir`], but files are looked at when a query names their table: what cannot be read keeps nobody from
+    /// the rest, and a folder of many files costs nothing. [`KelpieSession::unreadable_tables`] looks at them before.
     pub async fn register_data(&self, path: impl AsRef<Path>) -> Result<RegisteredData> {
         let found = files::tables_of(path.as_ref())?;
         let (mut registered, tables) = (RegisteredData::default(), self.local_tables()?);
@@ -498,6 +502,15 @@ impl KelpieSession {
             }
         }
         Ok(registered)
+    }
+
+    /// Looks at the tables of files that no query has named yet, and tells why some cannot be read. Text files are left out, as their
+    /// columns are found by reading them.
+    pub async fn unreadable_tables(&self) -> Vec<String> {
+        match &self.files {
+            Some(tables) => tables.look_at_described().await,
+            None => Vec::new(),
+        }
     }
 
     fn local_tables(&self) -> Result<&LocalTables> {

@@ -3,18 +3,31 @@
 use std::ops::ControlFlow;
 
 use datafusion::common::TableReference;
-use datafusion::error::DataFusionError;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr,
-    Ident, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem, SetExpr,
-    Statement as SqlStatement, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
-    WildcardAdditionalOptions,
+    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectFlavor,
+    SelectItem, SetExpr, Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, Value, VisitMut,
+    VisitorMut, WildcardAdditionalOptions,
 };
 
 /// Whether a walk goes on; where it does not, for an error or because all is found.
 pub(crate) type Flow = ControlFlow<Option<DataFusionError>>;
+
+/// What a walk came to.
+pub(crate) fn ended(flow: Flow) -> Result<()> {
+    match flow {
+        ControlFlow::Break(Some(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A walk goes on where something is done.
+pub(crate) fn flow(done: Result<()>) -> Flow {
+    done.map_or_else(|error| ControlFlow::Break(Some(error)), ControlFlow::Continue)
+}
 
 /// What is seen on a walk, each part before what is within it, or after.
 ///
@@ -84,6 +97,16 @@ impl VisitorMut for Walker<'_> {
     }
 }
 
+/// The statement that is a query.
+pub(crate) fn statement_of(query: Query) -> Statement {
+    Statement::Statement(Box::new(SqlStatement::Query(Box::new(query))))
+}
+
+/// An alias of a relation.
+pub(crate) fn as_alias(name: Ident) -> TableAlias {
+    TableAlias { explicit: true, name, columns: vec![], at: None }
+}
+
 /// Walks over the parts of a statement that name columns.
 pub(crate) fn visit(statement: &mut Statement, walk: &mut dyn Walk) -> Flow {
     match statement {
@@ -130,20 +153,66 @@ impl Walk for Own<'_> {
     }
 }
 
-/// Whether an expression, or a query within it, names a column.
-pub(crate) fn names_columns(expr: &Expr) -> bool {
-    visit_part(&mut expr.clone(), &mut Names).is_break()
+/// Changes the expressions of a part, each before what is within it.
+pub(crate) fn change_exprs(part: &mut impl VisitMut, change: &mut dyn FnMut(&mut Expr)) {
+    let _ = visit_part(part, &mut FromOutside(change));
 }
 
-/// Stops at the first name of a column.
-struct Names;
+/// See [`change_exprs`].
+struct FromOutside<'a>(&'a mut dyn FnMut(&mut Expr));
 
-impl Walk for Names {
+impl Walk for FromOutside<'_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        match expr {
-            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(None),
-            _ => ControlFlow::Continue(()),
-        }
+        (self.0)(expr);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Changes the expressions of a part, each after what is within it.
+pub(crate) fn change_exprs_from_inside(part: &mut impl VisitMut, change: &mut dyn FnMut(&mut Expr)) {
+    let _ = visit_part(part, &mut FromInside(change));
+}
+
+/// See [`change_exprs_from_inside`].
+struct FromInside<'a>(&'a mut dyn FnMut(&mut Expr));
+
+impl Walk for FromInside<'_> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        (self.0)(expr);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether a part has such an expression within it, or is one.
+pub(crate) fn has_expr(part: &mut impl VisitMut, is_such: &dyn Fn(&Expr) -> bool) -> bool {
+    visit_part(part, &mut Search(is_such)).is_break()
+}
+
+/// See [`has_expr`].
+struct Search<'a>(&'a dyn Fn(&Expr) -> bool);
+
+impl Walk for Search<'_> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        if (self.0)(expr) { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Whether an expression, or a query within it, names a column.
+pub(crate) fn names_columns(expr: &Expr) -> bool {
+    has_expr(&mut expr.clone(), &|expr| matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)))
+}
+
+/// Whether an expression has a query within it.
+pub(crate) fn has_query(expr: &mut Expr) -> bool {
+    visit_part(expr, &mut Queries).is_break()
+}
+
+/// Stops at the first query.
+struct Queries;
+
+impl Walk for Queries {
+    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
+        ControlFlow::Break(None)
     }
 }
 
@@ -188,6 +257,11 @@ pub(crate) fn plain_query(body: SetExpr) -> Query {
         format_clause: None,
         pipe_operators: vec![],
     }
+}
+
+/// `SELECT * FROM …`, as a query.
+pub(crate) fn select_from(from: Vec<TableWithJoins>) -> Query {
+    plain_query(SetExpr::Select(Box::new(select_all(from))))
 }
 
 /// `SELECT * FROM …`.
@@ -242,6 +316,26 @@ pub(crate) fn name_of(call: &Function) -> Option<String> {
         [ObjectNamePart::Identifier(name)] => Some(normal(name)),
         _ => None,
     }
+}
+
+/// A text that is written out.
+pub(crate) fn literal(text: impl Into<String>) -> Expr {
+    Expr::value(Value::SingleQuotedString(text.into()))
+}
+
+/// A number that is written out.
+pub(crate) fn number(digits: impl ToString) -> Expr {
+    Expr::value(Value::Number(digits.to_string(), false))
+}
+
+/// An expression as a value of a type.
+pub(crate) fn cast(expr: Expr, data_type: DataType) -> Expr {
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
+}
+
+/// A name without those of what it is in.
+pub(crate) fn last_name(name: &ObjectName) -> Option<&Ident> {
+    name.0.last().and_then(ObjectNamePart::as_ident)
 }
 
 /// An expression that leaves NULL in its place.

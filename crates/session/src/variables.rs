@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr, Statement as Sql};
+use kelpie_datafusion::name_and_signature;
 use parking_lot::RwLock;
 
 /// What the only column of a query is called whose value a variable gets, before the variable's name.
@@ -107,13 +108,7 @@ impl Hash for GetVariable {
 }
 
 impl ScalarUDFImpl for GetVariable {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!(NAME);
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         internal_err!("the type of a variable goes by its name")

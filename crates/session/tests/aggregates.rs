@@ -452,18 +452,8 @@ impl Counted {
 
 /// The statistics of pairs.
 const PAIRS: [&str; 12] = [
-    "covar_samp",
-    "covar_pop",
-    "corr",
-    "regr_slope",
-    "regr_intercept",
-    "regr_r2",
-    "regr_avgx",
-    "regr_avgy",
-    "regr_sxx",
-    "regr_syy",
-    "regr_sxy",
-    "regr_count",
+    "covar_samp", "covar_pop", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_avgx", "regr_avgy",
+    "regr_sxx", "regr_syy", "regr_sxy", "regr_count",
 ];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -130,7 +130,8 @@ async fn pipes_and_devices_are_refused() {
         let text = error(&session, &format!("select * from '{path}/x.docx'")).await;
         assert!(text.contains("x.docx: no Parquet, CSV"), "{text}");
         let registered = session.register_data(folder.path()).await.unwrap();
-        assert_eq!((registered.names.len(), registered.problems.len()), (0, 3), "{registered:?}");
+        assert_eq!((registered.names.len(), registered.problems.len()), (1, 2), "{registered:?}");
+        assert_eq!(session.unreadable_tables().await.len(), 1, "the folder with a pipe");
     }
 }
 

@@ -183,9 +183,14 @@ async fn one_odd_entry_fails_only_queries_on_it() {
     }
     let session = session();
     let registered = session.register_data(folder.path()).await.unwrap();
-    assert_eq!(registered.names, ["Cased", "SAME", "Same", "good"]);
-    let expected = if cfg!(unix) { 4 } else { 3 };
+    assert_eq!(registered.names, ["Cased", "SAME", "Same", "damaged", "good", "mixed"]);
+    let expected = if cfg!(unix) { 2 } else { 1 };
     assert_eq!(registered.problems.len(), expected, "{:?}", registered.problems);
+    let unreadable = session.unreadable_tables().await;
+    let [damaged, mixed] = unreadable.as_slice() else { panic!("{unreadable:?}") };
+    assert!(damaged.contains("damaged.parquet") && mixed.contains("b.json"), "{unreadable:?}");
+    assert!(session.unreadable_tables().await.is_empty(), "each is looked at once");
+    assert_eq!(session.tables(), ["Cased", "SAME", "Same", "good"]);
     assert_eq!(rows(&session, "select x from good").await, ["1"]);
     for (name, parts) in [
         ("damaged", &["damaged.parquet", "a damaged Parquet file"][..]),
@@ -341,7 +346,7 @@ async fn what_takes_no_rows_says_what_does() {
 }
 
 #[tokio::test]
-async fn text_files_are_looked_at_when_they_are_named() {
+async fn files_are_looked_at_when_they_are_named() {
     let folder =
         folder(&[("good.csv", "a,b\n1,2\n"), ("bad.csv", "a,b\n1\n"), ("rows.json", "{\"k\": 1}\n")]);
     let session = session();

@@ -352,13 +352,7 @@ async fn decimals_of_more_digits_than_declared_are_errors() {
         writer.close().unwrap();
         let name = format!("d{number}.parquet");
         let path = lies.write(&name, &bytes);
-        for sql in [
-            "select max(k) from",
-            "select sum(k) from",
-            "select k, count(*) from",
-            "select k from",
-            "select count(*) from",
-        ] {
+        for sql in ["select max(k) from", "select sum(k) from", "select k, count(*) from", "select k from"] {
             let tail = if sql.contains("k, count") { " group by k" } else { "" };
             let sql = format!("{sql} '{}'{tail}", path.display());
             lies.fails(&sql, &[&name, "column k", "1234567.89"]).await;

@@ -121,15 +121,7 @@ async fn explain_analyze_tells_the_parts() {
     let text = datafusion::arrow::util::pretty::pretty_format_batches(&result.batches).unwrap().to_string();
     let line = text.lines().find(|line| line.contains("* time: plan=")).unwrap_or_else(|| panic!("{text}"));
     for part in [
-        "parse=",
-        "physical=",
-        "rule=",
-        "compile=",
-        "generate=",
-        "build=",
-        "read=",
-        "host=",
-        "kernels=",
+        "parse=", "physical=", "rule=", "compile=", "generate=", "build=", "read=", "host=", "kernels=",
         "result=",
     ] {
         assert!(line.contains(part), "{part}: {line}");

@@ -26,22 +26,9 @@ macro_rules! queries {
 
 /// Names and texts of the queries. Behind a name stands into how many partitions rows fall: `many` are half as many as there are rows.
 pub const QUERIES: [(&str, &str); 16] = queries!(
-    "row-number-100",
-    "row-number-many",
-    "row-number-all",
-    "rank-100",
-    "running-sum-many",
-    "running-sum-100",
-    "sliding-avg-100",
-    "sliding-min-all",
-    "range-sum-100",
-    "lag-many",
-    "ntile-100",
-    "partition-avg-100",
-    "partition-sum-many",
-    "first-two",
-    "first-ten",
-    "best",
+    "row-number-100", "row-number-many", "row-number-all", "rank-100", "running-sum-many", "running-sum-100",
+    "sliding-avg-100", "sliding-min-all", "range-sum-100", "lag-many", "ntile-100", "partition-avg-100",
+    "partition-sum-many", "first-two", "first-ten", "best",
 );
 
 const HUNDRED: Column = Column::new("windows hundred");

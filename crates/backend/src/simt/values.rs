@@ -40,44 +40,30 @@ pub(super) fn canonical(scalar: Scalar, bits: u64) -> u64 {
     }
 }
 
-/// Runs `$body` with `$t` as the Rust type of an integer scalar; `$other` for the rest.
+/// Runs `$body` with `$t` as the Rust type of one of some scalars; `$other` for the rest.
+macro_rules! with_type {
+    ([$($variant:ident $native:ident),+], $scalar:expr, $t:ident => $body:expr, $other:expr) => {
+        match $scalar {
+            $(Scalar::$variant => {
+                type $t = $native;
+                $body
+            })+
+            _ => $other,
+        }
+    };
+}
+
+/// Of an integer scalar.
 macro_rules! with_integer {
     ($scalar:expr, $t:ident => $body:expr, $other:expr) => {
-        match $scalar {
-            Scalar::I8 => {
-                type $t = i8;
-                $body
-            }
-            Scalar::I16 => {
-                type $t = i16;
-                $body
-            }
-            Scalar::I32 => {
-                type $t = i32;
-                $body
-            }
-            Scalar::I64 => {
-                type $t = i64;
-                $body
-            }
-            Scalar::U8 => {
-                type $t = u8;
-                $body
-            }
-            Scalar::U16 => {
-                type $t = u16;
-                $body
-            }
-            Scalar::U32 => {
-                type $t = u32;
-                $body
-            }
-            Scalar::U64 => {
-                type $t = u64;
-                $body
-            }
-            Scalar::Bool | Scalar::I128 | Scalar::F32 | Scalar::F64 => $other,
-        }
+        with_type!([I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64], $scalar, $t => $body, $other)
+    };
+}
+
+/// Of a float.
+macro_rules! with_float {
+    ($scalar:expr, $t:ident => $body:expr, $other:expr) => {
+        with_type!([F32 f32, F64 f64], $scalar, $t => $body, $other)
     };
 }
 
@@ -105,23 +91,6 @@ impl Float for f64 {
     fn bits(self) -> u64 {
         self.to_bits()
     }
-}
-
-/// Runs `$body` with `$t` as the Rust type of a float; `$other` for the rest.
-macro_rules! with_float {
-    ($scalar:expr, $t:ident => $body:expr, $other:expr) => {
-        match $scalar {
-            Scalar::F32 => {
-                type $t = f32;
-                $body
-            }
-            Scalar::F64 => {
-                type $t = f64;
-                $body
-            }
-            _ => $other,
-        }
-    };
 }
 
 /// For what the validator rejects.

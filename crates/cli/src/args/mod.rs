@@ -451,19 +451,8 @@ mod tests {
     #[test]
     fn what_is_given_keeps_its_order() {
         let line = [
-            "kelpie",
-            "-c",
-            "a",
-            "y.sql",
-            "t.parquet",
-            "-f",
-            "x.sql",
-            "--timing",
-            "--plan",
-            "p",
-            "select 1",
-            "-c",
-            "b",
+            "kelpie", "-c", "a", "y.sql", "t.parquet", "-f", "x.sql", "--timing", "--plan", "p", "select 1",
+            "-c", "b",
         ];
         let matches = Arguments::command().try_get_matches_from(line).unwrap();
         let (sql, file) = (|sql: &str| Source::Sql(sql.into()), |path: &str| Source::File(path.into()));

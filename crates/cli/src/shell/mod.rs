@@ -60,6 +60,11 @@ pub async fn run(mut runner: Runner, arguments: &QueryArguments, sources: Vec<So
     let wants_rows = arguments.output.is_some() || arguments.format.is_some() || !io::stdout().is_terminal();
     let is_typed = is_typed && (runner.named_tables.is_empty() || !wants_rows);
     runner.interactive = is_typed;
+    if is_typed {
+        for problem in runner.session.unreadable_tables().await {
+            complain(&format!("warning: {problem}"));
+        }
+    }
     let mut shell = Shell { runner, failed: false, bails: arguments.bail, files_open: 0 };
     let next = match shell.start_up(arguments, is_typed).await? {
         Next::Continue if is_typed => shell.typed().await?,

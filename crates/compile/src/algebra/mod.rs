@@ -30,7 +30,7 @@ mod streamed;
 pub mod tile;
 pub mod tuples;
 
-use kelpie_kir::{CompareOp, Module, TypeError};
+use kelpie_kir::{CompareOp, Module, TypeError, named};
 
 pub use self::tuples::{Tuples, Width};
 use crate::shape::LaunchShape;
@@ -120,44 +120,21 @@ pub enum Partition {
     MergePath,
 }
 
-/// How a block finds the matches of a tile (section 4.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum BlockJoin {
-    /// Each tuple is looked up.
-    BinarySearch,
-    /// A thread's tuples, which follow each other, are looked up together, and compared with all in between.
-    BlockedBinarySearch,
-    /// All are compared with all.
-    BruteForce,
-    /// A table into which tuples are written whatever is there; who was written over is tried again.
-    Hash,
-    /// Halves are compared with halves that overlap; tuples that would have to go to both are looked up.
-    JoinNetwork,
-    /// Each thread merges as many tuples (section 5.1's two-finger join, shared out by merge path).
-    TwoFinger,
-}
-
-impl BlockJoin {
-    /// All of them.
-    pub const ALL: [BlockJoin; 6] = [
-        BlockJoin::BinarySearch,
-        BlockJoin::BlockedBinarySearch,
-        BlockJoin::BruteForce,
-        BlockJoin::Hash,
-        BlockJoin::JoinNetwork,
-        BlockJoin::TwoFinger,
-    ];
-
-    /// Its name, for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            BlockJoin::BinarySearch => "binary_search",
-            BlockJoin::BlockedBinarySearch => "blocked_binary_search",
-            BlockJoin::BruteForce => "brute_force",
-            BlockJoin::Hash => "hash",
-            BlockJoin::JoinNetwork => "join_network",
-            BlockJoin::TwoFinger => "two_finger",
-        }
+named! {
+    /// How a block finds the matches of a tile (section 4.2).
+    pub enum BlockJoin {
+        /// Each tuple is looked up.
+        BinarySearch = "binary_search",
+        /// A thread's tuples, which follow each other, are looked up together, and compared with all in between.
+        BlockedBinarySearch = "blocked_binary_search",
+        /// All are compared with all.
+        BruteForce = "brute_force",
+        /// A table into which tuples are written whatever is there; who was written over is tried again.
+        Hash = "hash",
+        /// Halves are compared with halves that overlap; tuples that would have to go to both are looked up.
+        JoinNetwork = "join_network",
+        /// Each thread merges as many tuples (section 5.1's two-finger join, shared out by merge path).
+        TwoFinger = "two_finger",
     }
 }
 

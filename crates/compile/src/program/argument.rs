@@ -140,16 +140,8 @@ impl Status {
     pub fn from_code(code: u32) -> Option<Status> {
         use Status::*;
         [
-            Cancelled,
-            Grow,
-            DivideByZero,
-            Overflow,
-            CastOutOfRange,
-            CastParse,
-            Fallback,
-            NegativeSubstringLength,
-            NotUnique,
-            SumOverflow,
+            Cancelled, Grow, DivideByZero, Overflow, CastOutOfRange, CastParse, Fallback,
+            NegativeSubstringLength, NotUnique, SumOverflow,
         ]
         .into_iter()
         .find(|status| *status as u32 == code % (1 << STATUS_BITS))

@@ -3,6 +3,7 @@
 //! DataFusion's own has an accumulator a group for these, which keeps each value by itself: 5 million rows in 200,000 groups take it half a
 //! minute. All else of it stays.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, StructArray};
@@ -24,9 +25,86 @@ use super::grouped_rows::{GroupedRows, Sorted, kept_rows, lists_of, single_lists
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupedArrayAgg(ArrayAgg);
 
-impl GroupedArrayAgg {
+impl AggregateUDFImpl for GroupedArrayAgg {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        self.0.return_type(arguments)
+    }
+
+    fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        self.0.state_fields(arguments)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.0.order_sensitivity()
+    }
+
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        _beneficial_ordering: bool,
+    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        // What is sorted is sorted again in no time.
+        Ok(Some(self))
+    }
+
+    fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        match Lists::of(&arguments)? {
+            Some(lists) => Ok(Box::new(OneGroup(lists))),
+            None => self.0.accumulator(arguments),
+        }
+    }
+
+    fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        self.0.create_sliding_accumulator(arguments)
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::NotSupported
+    }
+
+    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
+        matches!(Lists::of(&arguments), Ok(Some(_))) || self.0.groups_accumulator_supported(arguments)
+    }
+
+    fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        match Lists::of(&arguments)? {
+            Some(lists) => Ok(Box::new(lists)),
+            None => self.0.create_groups_accumulator(arguments),
+        }
+    }
+
+    fn supports_null_handling_clause(&self) -> bool {
+        self.0.supports_null_handling_clause()
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.0.documentation()
+    }
+}
+
+/// The lists of groups.
+#[derive(Debug, Clone)]
+pub(super) struct Lists {
+    value: DataType,
+    /// What the values are sorted by, where they are not distinct.
+    keys: Fields,
+    order: Vec<(usize, SortField)>,
+    is_distinct: bool,
+    ignores_nulls: bool,
+    /// Values, then keys.
+    rows: GroupedRows,
+}
+
+impl Lists {
     /// What becomes of the values of each group; `None` where DataFusion's own accumulators are as good, or have to say what is wrong.
-    fn lists(arguments: &AccumulatorArgs) -> Result<Option<Lists>> {
+    pub(super) fn of(arguments: &AccumulatorArgs) -> Result<Option<Lists>> {
         let [value] = arguments.expr_fields else { return Ok(None) };
         let value = value.data_type().clone();
         let ordered = arguments.order_bys;
@@ -65,84 +143,6 @@ impl GroupedArrayAgg {
         let rows = GroupedRows::new(columns.collect());
         Ok(Some(Lists { value, keys, order, is_distinct, ignores_nulls: arguments.ignore_nulls, rows }))
     }
-}
-
-impl AggregateUDFImpl for GroupedArrayAgg {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.0.return_type(arguments)
-    }
-
-    fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.0.state_fields(arguments)
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.0.order_sensitivity()
-    }
-
-    fn with_beneficial_ordering(
-        self: Arc<Self>,
-        _beneficial_ordering: bool,
-    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
-        // What is sorted is sorted again in no time.
-        Ok(Some(self))
-    }
-
-    fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match GroupedArrayAgg::lists(&arguments)? {
-            Some(lists) => Ok(Box::new(OneList(lists))),
-            None => self.0.accumulator(arguments),
-        }
-    }
-
-    fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.0.create_sliding_accumulator(arguments)
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::NotSupported
-    }
-
-    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
-        matches!(GroupedArrayAgg::lists(&arguments), Ok(Some(_)))
-            || self.0.groups_accumulator_supported(arguments)
-    }
-
-    fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        match GroupedArrayAgg::lists(&arguments)? {
-            Some(lists) => Ok(Box::new(lists)),
-            None => self.0.create_groups_accumulator(arguments),
-        }
-    }
-
-    fn supports_null_handling_clause(&self) -> bool {
-        self.0.supports_null_handling_clause()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.0.documentation()
-    }
-}
-
-/// The lists of groups.
-#[derive(Debug, Clone)]
-struct Lists {
-    value: DataType,
-    /// What the values are sorted by, where they are not distinct.
-    keys: Fields,
-    order: Vec<(usize, SortField)>,
-    is_distinct: bool,
-    ignores_nulls: bool,
-    /// Values, then keys.
-    rows: GroupedRows,
 }
 
 impl Lists {
@@ -225,21 +225,32 @@ impl GroupsAccumulator for Lists {
     }
 }
 
-/// The list of all rows.
-#[derive(Debug)]
-struct OneList(Lists);
+/// Groups whose rows stay when they are asked for.
+pub(super) trait Kept: GroupsAccumulator + Clone {
+    /// The lists of the rows.
+    fn lists(&mut self) -> &mut Lists;
+}
 
-impl OneList {
-    /// Of rows that stay: a window asks again and again.
-    fn states(&self) -> Result<Vec<ScalarValue>> {
-        let mut lists = self.0.clone();
-        lists.rows.add_groups(1);
-        let states = lists.state(EmitTo::All)?;
-        states.iter().map(|state| ScalarValue::try_from_array(state, 0)).collect()
+impl Kept for Lists {
+    fn lists(&mut self) -> &mut Lists {
+        self
     }
 }
 
-impl Accumulator for OneList {
+/// A group of all rows.
+#[derive(Debug)]
+pub(super) struct OneGroup<T>(pub T);
+
+impl<T: Kept> OneGroup<T> {
+    /// Of rows that stay: a window asks again and again.
+    fn rows(&self) -> T {
+        let mut groups = self.0.clone();
+        groups.lists().rows.add_groups(1);
+        groups
+    }
+}
+
+impl<T: Kept + Debug + Sync + 'static> Accumulator for OneGroup<T> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let rows = values.first().map_or(0, |values| values.len());
         self.0.update_batch(values, &vec![0; rows], None, 1)
@@ -251,14 +262,12 @@ impl Accumulator for OneList {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        match self.states()?.into_iter().next() {
-            Some(list) => Ok(list),
-            None => exec_err!("array_agg of nothing"),
-        }
+        ScalarValue::try_from_array(&self.rows().evaluate(EmitTo::All)?, 0)
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.states()
+        let states = self.rows().state(EmitTo::All)?;
+        states.iter().map(|state| ScalarValue::try_from_array(state, 0)).collect()
     }
 
     fn size(&self) -> usize {

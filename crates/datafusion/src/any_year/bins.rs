@@ -107,7 +107,7 @@ fn add_months(time: i128, months: i64) -> i128 {
 }
 
 /// Year, month and day of a day since 1970, the last two from 0 on (Hinnant, chrono-compatible low-level date algorithms).
-fn date_of(days: i64) -> (i64, i64, i64) {
+pub fn date_of(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -120,7 +120,7 @@ fn date_of(days: i64) -> (i64, i64, i64) {
 }
 
 /// The first day of a month, counted from the year 0 on, since 1970.
-fn first_of(month: i64) -> i64 {
+pub fn first_of(month: i64) -> i64 {
     let (year, month) = (month.div_euclid(12), month.rem_euclid(12));
     // Years from March on.
     let year = if month < 2 { year - 1 } else { year };

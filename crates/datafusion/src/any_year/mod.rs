@@ -26,10 +26,11 @@ use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+pub use self::bins::{date_of, first_of};
+use crate::function_methods::of_inner;
 use crate::options::KelpieOptions;
 use crate::zones::{Zone, ticks_of_second};
 
@@ -193,12 +194,26 @@ fn with_times(args: &ScalarFunctionArgs, times: ArrayRef) -> ScalarFunctionArgs 
 }
 
 impl ScalarUDFImpl for AnyYear {
-    fn name(&self) -> &str {
-        self.inner.name()
+    of_inner!(name, aliases, documentation);
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.inner.return_field_from_args(args)
     }
 
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        self.inner.simplify(args, info)
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
+        self.inner.evaluate_bounds(inputs)
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        self.inner.output_ordering(inputs)
+    }
+
+    fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> Result<bool> {
+        self.inner.preserves_lex_ordering(inputs)
     }
 
     fn signature(&self) -> &Signature {
@@ -232,10 +247,6 @@ impl ScalarUDFImpl for AnyYear {
         self.inner.inner().return_type(arg_types)
     }
 
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.inner.return_field_from_args(args)
-    }
-
     fn is_nullable(&self, args: &[Expr], schema: &dyn ExprSchema) -> bool {
         #[expect(deprecated, reason = "it is asked for all the same")]
         self.inner.inner().is_nullable(args, schema)
@@ -245,32 +256,12 @@ impl ScalarUDFImpl for AnyYear {
         self.inner.inner().is_strict()
     }
 
-    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        self.inner.simplify(args, info)
-    }
-
     fn preimage(&self, args: &[Expr], literal: &Expr, info: &SimplifyContext) -> Result<PreimageResult> {
         self.inner.inner().preimage(args, literal, info)
     }
 
-    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
-        self.inner.evaluate_bounds(inputs)
-    }
-
-    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        self.inner.output_ordering(inputs)
-    }
-
-    fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> Result<bool> {
-        self.inner.preserves_lex_ordering(inputs)
-    }
-
     fn strictly_order_preserving(&self, inputs: &[ExprProperties]) -> Result<bool> {
         self.inner.inner().strictly_order_preserving(inputs)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -10,12 +10,14 @@ use datafusion::common::{DFSchema, internal_err};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::min_max::{Max, Min, max_udaf, min_udaf};
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, merge_schema};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, Expr, ExprSchemable,
-    GroupsAccumulator, LogicalPlan, ReversedUDAF, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, Expr, ExprSchemable, GroupsAccumulator, LogicalPlan,
+    ReversedUDAF,
 };
+
+use crate::function_methods::of_inner;
 
 /// A node whose groups have the least and greatest of all floats.
 pub(super) fn corrected(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -81,36 +83,13 @@ impl Extreme {
 }
 
 impl AggregateUDFImpl for Extreme {
+    of_inner!(
+        signature, return_type, coerce_types, accumulator, create_sliding_accumulator, state_fields,
+        groups_accumulator_supported, documentation
+    );
+
     fn name(&self) -> &str {
         self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arguments)
-    }
-
-    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(arguments)
-    }
-
-    fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.inner.accumulator(arguments)
-    }
-
-    fn create_sliding_accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.inner.create_sliding_accumulator(arguments)
-    }
-
-    fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.inner.state_fields(arguments)
-    }
-
-    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
-        self.inner.groups_accumulator_supported(arguments)
     }
 
     fn create_groups_accumulator(
@@ -130,10 +109,6 @@ impl AggregateUDFImpl for Extreme {
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::Insensitive
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 }
 

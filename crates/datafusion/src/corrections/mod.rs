@@ -14,29 +14,19 @@ pub(crate) mod texts;
 mod written_values;
 pub(crate) mod zeros;
 
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
-use datafusion::optimizer::analyzer::AnalyzerRule;
 
-use crate::options::KelpieOptions;
+use crate::logical_rule::LogicalRule;
 use crate::window_functions::corrected_moving;
 
 /// Mends logical plans. To be registered after DataFusion's own analyzer rules, which give expressions their types.
-#[derive(Debug)]
-pub struct CorrectionsRule;
-
-impl AnalyzerRule for CorrectionsRule {
-    fn name(&self) -> &str {
-        "kelpie_corrections"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).corrections {
-            return Ok(plan);
-        }
+pub const CORRECTIONS: LogicalRule = LogicalRule {
+    name: "kelpie_corrections",
+    applies: |options| options.corrections,
+    rewrite: |plan| {
         // The first makes new nodes, which the others look at too.
         let plan = plan.transform_up_with_subqueries(distinct_counts::corrected)?.data;
         let mend = |plan| {
@@ -54,25 +44,21 @@ impl AnalyzerRule for CorrectionsRule {
                 .transform_data(|plan| results.mended(plan))
         };
         Ok(plan.transform_up_with_subqueries(mend)?.data)
-    }
-}
+    },
+};
 
 /// A node with its expressions mended where `concerns` says that there is something to mend; results keep their names.
-pub(crate) fn map_expressions(
+pub fn map_expressions(
     plan: LogicalPlan,
     concerns: impl Fn(&Expr) -> Result<bool>,
-    mend: impl Fn(Expr) -> Result<Transformed<Expr>>,
+    mut mend: impl FnMut(Expr) -> Result<Transformed<Expr>>,
 ) -> Result<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&plan);
     let mapped = plan.map_expressions(|expr| {
         if !concerns(&expr)? {
             return Ok(Transformed::no(expr));
         }
-        if let Expr::GroupingSet(sets) = expr {
-            return Ok(Transformed::yes(Expr::GroupingSet(map_grouping_sets(sets, &mend)?)));
-        }
-        let name = names.save(&expr);
-        Ok(mend(expr)?.update_data(|expr| name.restore(expr)))
+        map_named(expr, &names, &mut mend)
     })?;
     match mapped.transformed {
         true => mapped.map_data(LogicalPlan::recompute_schema),
@@ -80,16 +66,29 @@ pub(crate) fn map_expressions(
     }
 }
 
+/// An expression of a node mended under the name that it had. Grouping sets have none: their parts have.
+pub fn map_named(
+    expr: Expr,
+    names: &NamePreserver,
+    mend: &mut impl FnMut(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<Expr>> {
+    if let Expr::GroupingSet(sets) = expr {
+        return Ok(Transformed::yes(Expr::GroupingSet(map_grouping_sets(sets, mend)?)));
+    }
+    let name = names.save(&expr);
+    Ok(mend(expr)?.update_data(|expr| name.restore(expr)))
+}
+
 /// Grouping sets with their parts mended, which are columns of their own, each under its own name.
 fn map_grouping_sets(
     sets: GroupingSet,
-    mend: &impl Fn(Expr) -> Result<Transformed<Expr>>,
+    mend: &mut impl FnMut(Expr) -> Result<Transformed<Expr>>,
 ) -> Result<GroupingSet> {
-    let part = |expr: Expr| -> Result<Expr> {
+    let mut part = |expr: Expr| -> Result<Expr> {
         let name = NamePreserver::new_for_projection().save(&expr);
         Ok(name.restore(mend(expr)?.data))
     };
-    let parts = |exprs: Vec<Expr>| exprs.into_iter().map(part).collect::<Result<Vec<_>>>();
+    let mut parts = |exprs: Vec<Expr>| exprs.into_iter().map(&mut part).collect::<Result<Vec<_>>>();
     Ok(match sets {
         GroupingSet::Rollup(exprs) => GroupingSet::Rollup(parts(exprs)?),
         GroupingSet::Cube(exprs) => GroupingSet::Cube(parts(exprs)?),

@@ -9,7 +9,7 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringBuild
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, ScalarValue, exec_err};
+use datafusion::common::{DFSchema, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::utils::merge_schema;
@@ -17,6 +17,8 @@ use datafusion::logical_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, TryCast, Volatility,
 };
+
+use crate::call_rows::CallRows;
 
 use super::written_values;
 
@@ -142,8 +144,8 @@ impl ScalarUDFImpl for OfText {
         let [value] = arguments.args.as_slice() else {
             return exec_err!("{} takes one argument, not {}", self.name(), arguments.args.len());
         };
-        let is_one = matches!(value, ColumnarValue::Scalar(_));
-        let values = value.to_array(if is_one { 1 } else { arguments.number_rows })?;
+        let rows = CallRows::of(&arguments);
+        let values = value.to_array(rows.count)?;
         let made: ArrayRef = match self.how {
             How::Text => {
                 let mut texts = StringBuilder::new();
@@ -153,10 +155,7 @@ impl ScalarUDFImpl for OfText {
             How::Whole => Arc::new(whole_numbers(&values, false)?),
             How::WholeOrNull => Arc::new(whole_numbers(&values, true)?),
         };
-        match is_one {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)),
-            false => Ok(ColumnarValue::Array(made)),
-        }
+        rows.answer(made)
     }
 }
 

@@ -1,14 +1,15 @@
 //! How values are written that Arrow writes otherwise or not at all: times, intervals, lists, structs and maps.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray, StringBuilder};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     DataType, DurationNanosecondType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::common::exec_datafusion_err;
+use datafusion::common::{exec_datafusion_err, exec_err};
 use datafusion::error::Result;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -55,14 +56,16 @@ enum Writer {
         ends: Vec<(usize, usize)>,
     },
     Interval(ArrayRef),
-    /// What has a fraction of a second, whose last zeros are left out.
-    Time(ArrayRef),
-    Plain(ArrayRef),
+    /// Texts that are made of an array at once: what Arrow writes values with takes longer to make than to use.
+    Texts(StringArray),
 }
 
 impl Writer {
     fn of(values: &ArrayRef) -> Result<Writer> {
-        let elements = |values: &ArrayRef| Element::of(values).map(Box::new);
+        let elements = |values: &ArrayRef, offsets: &[i32]| {
+            let (first, last) = bounds(offsets);
+            Element::of(&values.slice(first, last - first)).map(Box::new)
+        };
         Ok(match values.data_type() {
             DataType::Dictionary(_, inner) => Writer::of(&cast(values, inner)?)?,
             DataType::LargeList(element) | DataType::FixedSizeList(element, _) => {
@@ -70,13 +73,14 @@ impl Writer {
             }
             DataType::List(_) => {
                 let list = values.as_list::<i32>();
-                let ends = ends(list.value_offsets());
-                Writer::List { elements: elements(list.values())?, ends }
+                let offsets = list.value_offsets();
+                Writer::List { elements: elements(list.values(), offsets)?, ends: ends(offsets) }
             }
             DataType::Map(..) => {
                 let map = values.as_map();
-                let ends = ends(map.value_offsets());
-                Writer::Map { keys: elements(map.keys())?, values: elements(map.values())?, ends }
+                let offsets = map.value_offsets();
+                let (keys, values) = (elements(map.keys(), offsets)?, elements(map.values(), offsets)?);
+                Writer::Map { keys, values, ends: ends(offsets) }
             }
             DataType::Struct(fields) => {
                 let columns = values.as_struct().columns();
@@ -91,9 +95,10 @@ impl Writer {
                 Writer::Interval(cast(values, &DataType::Duration(TimeUnit::Nanosecond))?)
             }
             DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_) => {
-                Writer::Time(values.clone())
+                Writer::Texts(times(values)?)
             }
-            _ => Writer::Plain(values.clone()),
+            DataType::Utf8 => Writer::Texts(values.as_string().clone()),
+            _ => Writer::Texts(plain(values)?),
         })
     }
 
@@ -126,12 +131,7 @@ impl Writer {
                 end(text, '}');
             }
             Writer::Interval(values) => write_interval(interval_of(values, row), text)?,
-            Writer::Time(values) => text.push_str(&time(values, row)?),
-            Writer::Plain(values) => {
-                let options = FormatOptions::new().with_display_error(false);
-                let formatter = ArrayFormatter::try_new(values, &options)?;
-                text.push_str(&formatter.value(row).try_to_string()?);
-            }
+            Writer::Texts(texts) => text.push_str(text_of(texts, row)?),
         }
         Ok(())
     }
@@ -155,10 +155,11 @@ impl Element {
             return Ok(());
         }
         match &self.writer {
-            Writer::Plain(_) | Writer::Time(_) | Writer::Interval(_) => {
+            Writer::Texts(texts) => write_within(text_of(texts, row)?, text),
+            Writer::Interval(_) => {
                 let mut own = String::new();
                 self.writer.write(row, &mut own)?;
-                if needs_quotes(&own) { quote(&own, text) } else { text.push_str(&own) }
+                write_within(&own, text);
             }
             writer => writer.write(row, text)?,
         }
@@ -167,8 +168,21 @@ impl Element {
     }
 }
 
+/// Adds a text within another value.
+fn write_within(own: &str, text: &mut String) {
+    if needs_quotes(own) { quote(own, text) } else { text.push_str(own) }
+}
+
+/// The first and last element of all rows of a list.
+fn bounds(offsets: &[i32]) -> (usize, usize) {
+    let end = |offset: Option<&i32>| offset.map_or(0, |offset| *offset as usize);
+    (end(offsets.first()), end(offsets.last()))
+}
+
+/// The elements of each row, from the first one of all rows on.
 fn ends(offsets: &[i32]) -> Vec<(usize, usize)> {
-    offsets.windows(2).map(|ends| (ends[0] as usize, ends[1] as usize)).collect()
+    let (first, _) = bounds(offsets);
+    offsets.windows(2).map(|ends| (ends[0] as usize - first, ends[1] as usize - first)).collect()
 }
 
 fn places(ends: &[(usize, usize)], row: usize) -> std::ops::Range<usize> {
@@ -204,24 +218,66 @@ fn quote(value: &str, text: &mut String) {
     text.push('\'');
 }
 
-/// A time with a blank behind the day, as many digits of a second as it has, and an offset of whole hours without its minutes.
-fn time(values: &ArrayRef, row: usize) -> Result<String> {
+/// The texts of values as Arrow writes them.
+fn plain(values: &ArrayRef) -> Result<StringArray> {
+    written(values, &FormatOptions::new().with_display_error(false), |text| Cow::Borrowed(text))
+}
+
+/// The texts of values by some options, each in the end as a function makes it.
+fn written(
+    values: &ArrayRef,
+    options: &FormatOptions,
+    made: impl Fn(&str) -> Cow<'_, str>,
+) -> Result<StringArray> {
+    let formatter = ArrayFormatter::try_new(values, options)?;
+    let mut texts = StringBuilder::with_capacity(values.len(), 0);
+    let mut text = String::new();
+    for row in 0..values.len() {
+        if values.is_null(row) {
+            texts.append_null();
+            continue;
+        }
+        text.clear();
+        // What lies below a NULL need not have a text, and nobody asks for it.
+        match formatter.value(row).write(&mut text) {
+            Ok(()) => texts.append_value(made(&text)),
+            Err(_) => texts.append_null(),
+        }
+    }
+    Ok(texts.finish())
+}
+
+/// The text of a value that is not NULL.
+fn text_of(texts: &StringArray, row: usize) -> Result<&str> {
+    match texts.is_valid(row) {
+        true => Ok(texts.value(row)),
+        false => exec_err!("a value has no text, such as a time beyond the years of a calendar"),
+    }
+}
+
+/// Times with a blank behind the day, as many digits of a second as they have, and an offset of whole hours without its minutes.
+fn times(values: &ArrayRef) -> Result<StringArray> {
     let options = FormatOptions::new()
         .with_display_error(false)
         .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
         .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.f%:z"));
-    let text = ArrayFormatter::try_new(values, &options)?.value(row).try_to_string()?;
-    // The sign before a year of five digits is not SQL's.
-    let text = text.strip_prefix('+').unwrap_or(&text);
-    let (clock, offset) = match values.data_type() {
-        DataType::Timestamp(_, Some(_)) => text.split_at(text.len().saturating_sub("+00:00".len())),
-        _ => (text, ""),
-    };
-    let clock = match clock.contains('.') {
-        true => clock.trim_end_matches('0').trim_end_matches('.'),
-        false => clock,
-    };
-    Ok(format!("{clock}{}", offset.strip_suffix(":00").unwrap_or(offset)))
+    let has_offset = matches!(values.data_type(), DataType::Timestamp(_, Some(_)));
+    written(values, &options, |text| {
+        // The sign before a year of five digits is not SQL's.
+        let text = text.strip_prefix('+').unwrap_or(text);
+        let (clock, offset) = match has_offset {
+            true => text.split_at(text.len().saturating_sub("+00:00".len())),
+            false => (text, ""),
+        };
+        let clock = match clock.contains('.') {
+            true => clock.trim_end_matches('0').trim_end_matches('.'),
+            false => clock,
+        };
+        match offset.is_empty() {
+            true => Cow::Borrowed(clock),
+            false => Cow::Owned(format!("{clock}{}", offset.strip_suffix(":00").unwrap_or(offset))),
+        }
+    })
 }
 
 fn interval_of(values: &ArrayRef, row: usize) -> IntervalMonthDayNano {

@@ -19,6 +19,8 @@ use datafusion::logical_expr::{
     ScalarUDFImpl, Signature, Volatility, binary_expr, lit,
 };
 
+use crate::function_methods::name_and_signature;
+
 use super::map_expressions;
 use super::nan::{Alike, has_floats, made_one};
 
@@ -35,13 +37,7 @@ impl OneZero {
 }
 
 impl ScalarUDFImpl for OneZero {
-    fn name(&self) -> &str {
-        "one_zero"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!("one_zero");
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         match arguments {

@@ -29,6 +29,9 @@ use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use super::dictionary::distinct_texts;
 use super::selectivity;
 use crate::exec::KelpieExec;
+use crate::node::unnests;
+use crate::received::ReceivedExec;
+use crate::series::SeriesExec;
 
 type Node = Arc<dyn ExecutionPlan>;
 
@@ -182,7 +185,24 @@ pub(crate) fn estimate(node: &Node, estimator: &Estimator) -> Option<Estimate> {
     if node.is::<EmptyExec>() || node.is::<PlaceholderRowExec>() {
         return Some(Estimate::unknown(1.0, width));
     }
+    if node.is::<SeriesExec>() {
+        return of_series(node);
+    }
+    if let Some(received) = node.downcast_ref::<ReceivedExec>().filter(|received| received.is_constant()) {
+        // How long lists are that become rows, nothing tells.
+        let input = Some(received.received().input()).filter(|input| !unnests(input));
+        return input.and_then(|input| estimate(input, estimator));
+    }
     of_other(node, width, estimator)
+}
+
+fn of_series(node: &Node) -> Option<Estimate> {
+    let statistics = StatisticsContext::new().compute(node.as_ref(), &StatisticsArgs::new()).ok()?;
+    let rows = (*statistics.num_rows.get_value()? as f64).max(1.0);
+    let schema = node.schema();
+    let columns = statistics.column_statistics.iter().zip(schema.fields());
+    let columns = columns.map(|(known, field)| of_column(known, field.data_type(), rows)).collect();
+    Some(Estimate { rows, base_rows: rows, columns })
 }
 
 /// Nodes that hand on their input's rows, or of which only that is assumed.

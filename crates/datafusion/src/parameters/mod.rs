@@ -24,13 +24,13 @@ use datafusion::datasource::provider_as_source;
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
     Execute, Expr, LogicalPlan, LogicalPlanBuilder, TableProviderFilterPushDown, Volatility, scalar_subquery,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
+use crate::corrections::map_expressions;
 use table::ParametersTable;
 pub use table::{ParametersExec, Values};
 pub(crate) use table::{is_of_parameters, value};
@@ -155,20 +155,7 @@ fn generic_node(node: LogicalPlan, scan: &LogicalPlan) -> Result<Transformed<Log
             not_impl_err!("a parameter in VALUES")
         }
         node if has_constants_only(&node) => node.map_expressions(without_marks),
-        node => {
-            let names = NamePreserver::new(&node);
-            let node = node.map_expressions(|expr| {
-                if !has_mark(&expr) {
-                    return Ok(Transformed::no(expr));
-                }
-                let name = names.save(&expr);
-                Ok(generic_expr(expr, scan)?.update_data(|expr| name.restore(expr)))
-            })?;
-            match node.transformed {
-                true => node.map_data(LogicalPlan::recompute_schema),
-                false => Ok(node),
-            }
-        }
+        node => map_expressions(node, |expr| Ok(has_mark(expr)), |expr| generic_expr(expr, scan)),
     }
 }
 

@@ -19,16 +19,15 @@ use datafusion::functions_aggregate::{
     variance,
 };
 use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionDefinition};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, LogicalPlan,
-    ReversedUDAF, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Expr, GroupsAccumulator, LogicalPlan, ReversedUDAF,
 };
 
 use super::blocks::InBlocks;
 use crate::corrections::exact::ExactSum;
 use crate::corrections::map_expressions;
+use crate::function_methods::of_inner;
 
 /// A node whose moving aggregates subtract nothing that cannot be subtracted.
 pub(crate) fn corrected(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -93,40 +92,14 @@ impl Moving {
 }
 
 impl AggregateUDFImpl for Moving {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arguments)
-    }
-
-    fn return_field(&self, arguments: &[FieldRef]) -> Result<FieldRef> {
-        self.inner.return_field(arguments)
-    }
+    of_inner!(
+        name, aliases, signature, return_type, return_field, accumulator, state_fields,
+        groups_accumulator_supported, order_sensitivity, coerce_types, supports_null_handling_clause,
+        documentation
+    );
 
     fn is_nullable(&self) -> bool {
         self.inner.is_nullable()
-    }
-
-    fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.inner.accumulator(arguments)
-    }
-
-    fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.inner.state_fields(arguments)
-    }
-
-    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
-        self.inner.groups_accumulator_supported(arguments)
     }
 
     fn create_groups_accumulator(
@@ -134,6 +107,14 @@ impl AggregateUDFImpl for Moving {
         arguments: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
         self.inner.create_groups_accumulator(arguments)
+    }
+
+    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
+        self.inner.default_value(data_type)
+    }
+
+    fn supports_within_group_clause(&self) -> bool {
+        self.inner.supports_within_group_clause()
     }
 
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
@@ -145,10 +126,6 @@ impl AggregateUDFImpl for Moving {
             true => Ok(own),
             false => Ok(Box::new(InBlocks::new(Arc::clone(&self.inner), &arguments))),
         }
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.inner.order_sensitivity()
     }
 
     fn with_beneficial_ordering(
@@ -163,26 +140,6 @@ impl AggregateUDFImpl for Moving {
             ReversedUDAF::Identical => ReversedUDAF::Identical,
             _ => ReversedUDAF::NotSupported,
         }
-    }
-
-    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(arguments)
-    }
-
-    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
-        self.inner.default_value(data_type)
-    }
-
-    fn supports_null_handling_clause(&self) -> bool {
-        self.inner.supports_null_handling_clause()
-    }
-
-    fn supports_within_group_clause(&self) -> bool {
-        self.inner.supports_within_group_clause()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 }
 

@@ -9,12 +9,12 @@ use datafusion::arrow::compute::{SortOptions, cast};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::logical_expr::function::{ExpressionArgs, PartitionEvaluatorArgs, WindowUDFFieldArgs};
+use datafusion::logical_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion::logical_expr::window_state::WindowAggState;
-use datafusion::logical_expr::{
-    Documentation, LimitEffect, PartitionEvaluator, ReversedUDWF, Signature, WindowUDF, WindowUDFImpl,
-};
+use datafusion::logical_expr::{LimitEffect, PartitionEvaluator, ReversedUDWF, WindowUDF, WindowUDFImpl};
 use datafusion::physical_expr::PhysicalExpr;
+
+use crate::function_methods::of_inner;
 
 /// A function that numbers rows, from 1 on.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -34,20 +34,10 @@ impl Numbers {
 }
 
 impl WindowUDFImpl for Numbers {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    of_inner!(name, aliases, signature, expressions, coerce_types, documentation);
 
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn expressions(&self, arguments: ExpressionArgs<'_>) -> Vec<Arc<dyn PhysicalExpr>> {
-        self.inner.expressions(arguments)
+    fn sort_options(&self) -> Option<SortOptions> {
+        self.inner.sort_options()
     }
 
     fn partition_evaluator(
@@ -62,23 +52,11 @@ impl WindowUDFImpl for Numbers {
         Ok(Arc::new(field.as_ref().clone().with_data_type(DataType::Int64)))
     }
 
-    fn sort_options(&self) -> Option<SortOptions> {
-        self.inner.sort_options()
-    }
-
-    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(arguments)
-    }
-
     fn reverse_expr(&self) -> ReversedUDWF {
         match self.inner.reverse_expr() {
             ReversedUDWF::Identical => ReversedUDWF::Identical,
             _ => ReversedUDWF::NotSupported,
         }
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 
     fn limit_effect(&self, arguments: &[Arc<dyn PhysicalExpr>]) -> LimitEffect {

@@ -10,10 +10,12 @@ use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::Result;
 use datafusion::functions_window::lead_lag::{WindowShift, WindowShiftKind};
-use datafusion::logical_expr::function::{ExpressionArgs, PartitionEvaluatorArgs, WindowUDFFieldArgs};
-use datafusion::logical_expr::{Documentation, PartitionEvaluator, Signature, WindowUDF, WindowUDFImpl};
+use datafusion::logical_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
+use datafusion::logical_expr::{PartitionEvaluator, WindowUDF, WindowUDFImpl};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
+
+use crate::function_methods::of_inner;
 
 /// `lead` or `lag` over the values that are there.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -49,20 +51,10 @@ impl Present {
 }
 
 impl WindowUDFImpl for Present {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    of_inner!(name, aliases, signature, expressions, coerce_types, documentation);
 
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn expressions(&self, arguments: ExpressionArgs<'_>) -> Vec<Arc<dyn PhysicalExpr>> {
-        self.inner.expressions(arguments)
+    fn field(&self, arguments: WindowUDFFieldArgs<'_>) -> Result<FieldRef> {
+        self.inner.field(arguments)
     }
 
     fn partition_evaluator(
@@ -75,18 +67,6 @@ impl WindowUDFImpl for Present {
             return Ok(Box::new(shift));
         }
         self.inner.partition_evaluator_factory(arguments)
-    }
-
-    fn field(&self, arguments: WindowUDFFieldArgs<'_>) -> Result<FieldRef> {
-        self.inner.field(arguments)
-    }
-
-    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(arguments)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 }
 

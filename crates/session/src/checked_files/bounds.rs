@@ -10,12 +10,7 @@ use super::thrift::{Damaged, Fields, Kind, Reader};
 
 /// Writers whose bounds are sound: the beginnings of what they call themselves.
 const WRITERS: [&str; 6] = [
-    "parquet-rs version ",
-    "parquet-cpp-arrow version ",
-    "DuckDB version ",
-    "Polars",
-    "Arrow2 ",
-    "datafusion",
+    "parquet-rs version ", "parquet-cpp-arrow version ", "DuckDB version ", "Polars", "Arrow2 ", "datafusion",
 ];
 /// The writer of Spark and Hadoop. Its earlier versions compared texts and decimals by signed bytes.
 const PARQUET_MR: &str = "parquet-mr version ";

@@ -7,7 +7,6 @@
 mod arrow;
 mod arrow_schema;
 mod bounds;
-mod decimals;
 mod external;
 mod footer;
 mod guard;
@@ -26,8 +25,8 @@ pub(crate) use guard::{caught, is_panic};
 pub(crate) use reading::with_checked_pages;
 pub(crate) use unreadable::{find as find_unreadable, of_arrow as unreadable_of_arrow};
 
-/// Of smaller tables the headers of all pages and all decimals are looked at: these are read by DataFusion's operators, which do
-/// neither count rows nor digits. Of others the sizes that headers say are looked at as the columns are read.
+/// Of smaller tables the headers of all pages are looked at: these are read by DataFusion's operators, which do not count rows. Of
+/// others the sizes that headers say are looked at as the columns are read.
 const SMALL_BYTES: u64 = 16 << 20;
 
 /// Of smaller tables nothing is gained by leaving row groups out.
@@ -52,7 +51,7 @@ pub(crate) fn check_parquet<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -
         let of_file = parquet::check(path, with_pages)?;
         seen.sound_bounds &= of_file.sound_bounds;
         seen.odd_columns |= of_file.odd_columns;
-        if with_pages { decimals::check(path) } else { Ok(()) }
+        Ok(())
     })?;
     Ok(seen)
 }

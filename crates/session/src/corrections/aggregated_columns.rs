@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, GroupByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
 };
 
-use crate::syntax::{Flow, Walk, normal, quoted, taken, visit, visit_part};
+use crate::syntax::{Flow, Walk, last_name, normal, quoted, taken, visit, visit_part};
 
 /// So many columns are many.
 const MANY_COLUMNS: usize = 64;
@@ -128,7 +128,7 @@ impl Walk for Calls {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         match expr {
             Expr::Function(Function { name, over, .. }) => {
-                let name = name.0.last().and_then(|part| part.as_ident()).map(normal).unwrap_or_default();
+                let name = last_name(name).map(normal).unwrap_or_default();
                 self.aggregate |= over.is_none() && AGGREGATES.contains(&name);
                 self.may_repeat &=
                     !matches!(name.as_str(), "random" | "uuid" | "gen_random_uuid" | "uuidv4" | "uuidv7");

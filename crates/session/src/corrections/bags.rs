@@ -15,10 +15,10 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Query, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins, Values,
+    Query, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, Values,
 };
 
-use crate::syntax::{Flow, Walk, plain_query, quoted, select_all, visit};
+use crate::syntax::{Flow, Walk, as_alias, plain_query, quoted, select_all, visit};
 
 /// The alias of a subquery whose rows get the numbers of their copies as another column.
 const NUMBERED: &str = "kelpie: numbered copies";
@@ -66,7 +66,7 @@ fn wrap(body: &mut SetExpr, alias: &str) {
     let relation = TableFactor::Derived {
         lateral: false,
         subquery: Box::new(plain_query(inner)),
-        alias: Some(TableAlias { explicit: true, name: quoted(alias), columns: vec![], at: None }),
+        alias: Some(as_alias(quoted(alias))),
         sample: None,
     };
     *body = SetExpr::Select(Box::new(select_all(vec![TableWithJoins { relation, joins: vec![] }])));

@@ -6,11 +6,10 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, Fetch, GroupByExpr, GroupByWithModifier, LimitClause, OrderBy, OrderByExpr, OrderByKind,
-    Query, Select, SelectFlavor, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
-    WildcardAdditionalOptions,
+    Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
-use crate::syntax::{Flow, Walk, plain_query, quoted, select_all, visit};
+use crate::syntax::{Flow, Walk, as_alias, number, plain_query, quoted, select_all, visit};
 
 /// Writes such clauses in the form that is planned.
 pub(super) fn write_out(statement: &mut Statement) {
@@ -83,19 +82,14 @@ fn order_by_all(order: &mut OrderBy, body: &mut SetExpr) {
         if select.projection.len() > 1 {
             // DataFusion knows all columns of a subquery.
             let subquery = Box::new(plain_query(SetExpr::Select(select.clone())));
-            let alias =
-                TableAlias { explicit: true, name: quoted("kelpie: ordered"), columns: vec![], at: None };
+            let alias = as_alias(quoted("kelpie: ordered"));
             let relation =
                 TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None };
             *body = SetExpr::Select(Box::new(select_all(vec![TableWithJoins { relation, joins: vec![] }])));
         }
         return;
     }
-    let place = |place: usize| OrderByExpr {
-        expr: Expr::value(Value::Number(place.to_string(), false)),
-        options: *options,
-        with_fill: None,
-    };
+    let place = |place: usize| OrderByExpr { expr: number(place), options: *options, with_fill: None };
     order.kind = OrderByKind::Expressions((1..=select.projection.len()).map(place).collect());
 }
 
@@ -113,7 +107,7 @@ fn order_by_items(order: &mut OrderBy, body: &SetExpr) {
             _ => false,
         };
         if let Some(place) = select.projection.iter().position(is_item) {
-            key.expr = Expr::value(Value::Number((place + 1).to_string(), false));
+            key.expr = number(place + 1);
         }
     }
 }
@@ -132,7 +126,7 @@ fn all_as_kind(order: &mut OrderBy) {
 /// FETCH FIRST n ROWS ONLY is LIMIT n.
 fn fetch(query: &mut Query) {
     let Some(fetch) = query.fetch.take_if(|fetch| !fetch.with_ties && !fetch.percent) else { return };
-    let rows = fetch.quantity.unwrap_or_else(|| Expr::value(Value::Number("1".into(), false)));
+    let rows = fetch.quantity.unwrap_or_else(|| number("1"));
     match &mut query.limit_clause {
         None => {
             query.limit_clause =

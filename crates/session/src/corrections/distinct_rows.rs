@@ -3,34 +3,22 @@
 use std::sync::Arc;
 
 use datafusion::common::Column;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::functions::core::r#struct::StructFunc;
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, lit};
-use datafusion::optimizer::AnalyzerRule;
-use kelpie_datafusion::KelpieOptions;
+use kelpie_datafusion::LogicalRule;
 
 use super::expressions::with_aggregations;
 
 /// Makes groups of rows that are counted once.
-#[derive(Debug)]
-pub(crate) struct DistinctRows;
-
-impl AnalyzerRule for DistinctRows {
-    fn name(&self) -> &str {
-        "kelpie_distinct_rows"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        match KelpieOptions::of(config).enabled {
-            true => with_aggregations(plan, |expr| counted_rows(expr).is_some(), grouped),
-            false => Ok(plan),
-        }
-    }
-}
+pub(crate) const DISTINCT_ROWS: LogicalRule = LogicalRule {
+    name: "kelpie_distinct_rows",
+    applies: |options| options.enabled,
+    rewrite: |plan| with_aggregations(plan, |expr| counted_rows(expr).is_some(), grouped),
+};
 
 /// The values of the rows that a call counts, each once.
 fn counted_rows(call: &Expr) -> Option<&[Expr]> {

@@ -1,8 +1,9 @@
-//! What expressions a plan has, and plans whose aggregations with some are written in another way.
+//! What expressions a plan has, the subqueries of these, and plans whose aggregations with some are written in another way.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Subquery};
 
 /// Whether a plan, subqueries included, has an expression of a kind.
 pub(super) fn has_expr(plan: &LogicalPlan, is_meant: impl Fn(&Expr) -> bool) -> Result<bool> {
@@ -30,4 +31,25 @@ pub(super) fn with_aggregations(
         node => Ok(Transformed::no(node)),
     })?;
     Ok(rewritten.data)
+}
+
+/// The subquery of an expression.
+pub(super) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. })
+        | Expr::SetComparison(SetComparison { subquery, .. }) => Some(subquery),
+        _ => None,
+    }
+}
+
+pub(super) fn subquery_of_mut(expr: &mut Expr) -> Option<&mut Subquery> {
+    match expr {
+        Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. })
+        | Expr::SetComparison(SetComparison { subquery, .. }) => Some(subquery),
+        _ => None,
+    }
 }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use datafusion::common::Column;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::functions_window::row_number::row_number_udwf;
@@ -13,9 +12,8 @@ use datafusion::logical_expr::{
     Aggregate, Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, Projection, WindowFunctionDefinition,
     lit,
 };
-use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
-use kelpie_datafusion::KelpieOptions;
+use kelpie_datafusion::LogicalRule;
 
 use super::expressions::has_expr;
 use super::orders::{Groups, is_volatile, joined};
@@ -24,16 +22,11 @@ use super::orders::{Groups, is_volatile, joined};
 const MOST_ELEMENTS: i64 = 1000;
 
 /// Makes lists of the rows whose elements are looked at.
-#[derive(Debug)]
-pub(crate) struct FirstElements;
-
-impl AnalyzerRule for FirstElements {
-    fn name(&self) -> &str {
-        "kelpie_first_elements"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).enabled || !has_expr(&plan, |expr| ordered_list(expr).is_some())? {
+pub(crate) const FIRST_ELEMENTS: LogicalRule = LogicalRule {
+    name: "kelpie_first_elements",
+    applies: |options| options.enabled,
+    rewrite: |plan| {
+        if !has_expr(&plan, |expr| ordered_list(expr).is_some())? {
             return Ok(plan);
         }
         let bounded = plan.transform_up_with_subqueries(|node| match node {
@@ -41,8 +34,8 @@ impl AnalyzerRule for FirstElements {
             node => Ok(Transformed::no(node)),
         })?;
         Ok(bounded.data)
-    }
-}
+    },
+};
 
 /// The call that makes a list in an order.
 fn ordered_list(call: &Expr) -> Option<&AggregateFunction> {

@@ -8,15 +8,12 @@ use datafusion::error::Result;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{CastKind, DataType, DateTimeField, Expr, Interval, Value};
 
-use crate::syntax::{Flow, Walk, visit};
+use crate::syntax::{Flow, Walk, ended, visit};
 use crate::times::in_known_units;
 
 /// Writes the intervals of a statement in units that DataFusion knows. An unknown unit is an error.
 pub(super) fn write_out(statement: &mut Statement) -> Result<()> {
-    match visit(statement, &mut Intervals) {
-        ControlFlow::Break(Some(error)) => Err(error),
-        _ => Ok(()),
-    }
+    ended(visit(statement, &mut Intervals))
 }
 
 struct Intervals;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Expr, Value};
 
-use crate::syntax::{Flow, Walk, call, visit};
+use crate::syntax::{Flow, Walk, call, literal, visit};
 
 /// Writes the patterns of a statement with backslashes.
 pub(super) fn escape(statement: &mut Statement) {
@@ -32,9 +32,7 @@ impl Walk for Patterns {
         };
         **pattern = match pattern.as_ref() {
             Expr::Value(value) => match &value.value {
-                Value::SingleQuotedString(text) => {
-                    Expr::value(Value::SingleQuotedString(written(text, escape)))
-                }
+                Value::SingleQuotedString(text) => literal(written(text, escape)),
                 _ => return ControlFlow::Continue(()),
             },
             other => written_when_run(other.clone(), escape),
@@ -62,8 +60,7 @@ fn written(pattern: &str, escape: Option<char>) -> String {
 
 /// The same of a pattern that is computed.
 fn written_when_run(pattern: Expr, escape: Option<char>) -> Expr {
-    let text = |text: &str| Expr::value(Value::SingleQuotedString(text.into()));
-    let doubled = call("replace", vec![pattern, text("\\"), text("\\\\")]);
+    let doubled = call("replace", vec![pattern, literal("\\"), literal("\\\\")]);
     match escape {
         None => doubled,
         Some(escape) => {
@@ -75,7 +72,7 @@ fn written_when_run(pattern: Expr, escape: Option<char>) -> Expr {
                     escape.to_string()
                 }
             );
-            call("regexp_replace", vec![doubled, text(&escaped), text("\\\\\\1"), text("g")])
+            call("regexp_replace", vec![doubled, literal(escaped), literal("\\\\\\1"), literal("g")])
         }
     }
 }

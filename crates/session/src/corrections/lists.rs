@@ -3,43 +3,31 @@
 //! are comparisons, and lists of constants that leave nothing are what they are for NULL.
 
 use datafusion::common::ScalarValue;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::error::Result;
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
-use datafusion::optimizer::AnalyzerRule;
-use kelpie_datafusion::KelpieOptions;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, lit};
+use kelpie_datafusion::{LogicalRule, map_expressions};
 
 use super::expressions::has_expr;
 
 /// Writes out lists of IN that DataFusion would put together wrongly.
-#[derive(Debug)]
-pub(crate) struct Lists;
-
-impl AnalyzerRule for Lists {
-    fn name(&self) -> &str {
-        "kelpie_lists"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).corrections || !has_expr(&plan, |expr| matches!(expr, Expr::InList(_)))?
-        {
+pub(crate) const LISTS: LogicalRule = LogicalRule {
+    name: "kelpie_lists",
+    applies: |options| options.corrections,
+    rewrite: |plan| {
+        if !has_expr(&plan, |expr| matches!(expr, Expr::InList(_)))? {
             return Ok(plan);
         }
         let written = plan.transform_up_with_subqueries(|node| {
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
+            let has_list = |expr: &Expr| expr.exists(|expr| Ok(matches!(expr, Expr::InList(_))));
+            map_expressions(node, has_list, |expr| {
                 let written = expr.transform_down(|expr| Ok(without_nothing(expr)))?;
-                let written = written.transform_data(|expr| expr.transform_up(|expr| Ok(compared(expr))))?;
-                Ok(written.update_data(|expr| name.restore(expr)))
+                written.transform_data(|expr| expr.transform_up(|expr| Ok(compared(expr))))
             })
         })?;
         Ok(written.data)
-    }
-}
+    },
+};
 
 fn is_constant(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(value, _) if !value.is_null())

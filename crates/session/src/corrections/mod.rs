@@ -29,8 +29,10 @@ mod reset;
 mod row_functions;
 mod rows;
 mod same_names;
+mod seek;
 mod shadowed;
 mod shared;
+mod sort_keys;
 mod subqueries;
 pub(crate) mod text;
 mod unique_names;
@@ -52,21 +54,22 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 use kelpie_datafusion::KelpieOptions;
 
 pub(crate) use bags::NumberedCopies;
-pub(crate) use distinct_rows::DistinctRows;
-pub(crate) use first_elements::FirstElements;
+pub(crate) use distinct_rows::DISTINCT_ROWS;
+pub(crate) use first_elements::FIRST_ELEMENTS;
 pub(crate) use kept_rules::keep_from_rules;
-pub(crate) use lists::Lists;
+pub(crate) use lists::LISTS;
 pub(crate) use merged_keys::{Which, with_needed, write_out as write_out_columns};
 pub(crate) use ordered_by_all::write_out as write_out_orders;
-pub(crate) use orders::SplitOrders;
+pub(crate) use orders::SPLIT_ORDERS;
 pub(crate) use outer_aggregates::{computed_around, planned_apart};
 pub(crate) use refused::refuse_row_changes;
+pub(crate) use seek::seek_query;
 pub(crate) use shared::{SharedPlanner, apart, share};
-pub(crate) use subqueries::SubqueryValues;
+pub(crate) use subqueries::SUBQUERY_VALUES;
 pub(crate) use unique_names::{is_for_names, rename as unique_names};
-pub(crate) use value_counts::ValueCounts;
-pub(crate) use volatile::VolatileOnce;
-pub(crate) use window_types::WindowTypes;
+pub(crate) use value_counts::VALUE_COUNTS;
+pub(crate) use volatile::VOLATILE_ONCE;
+pub(crate) use window_types::WINDOW_TYPES;
 
 /// Parses a statement, also where the parser does not take the text as it is.
 pub(crate) fn parsed(

@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{CastKind, DataType, ExactNumberInfo, Expr, UnaryOperator, Value};
+use datafusion::sql::sqlparser::ast::{DataType, ExactNumberInfo, Expr, UnaryOperator, Value};
 
-use crate::syntax::{Flow, Walk, visit};
+use crate::syntax::{Flow, Walk, cast, literal, visit};
 
 /// Digits that a decimal of 128 bits has.
 const MOST_DIGITS: usize = 38;
@@ -26,7 +26,7 @@ impl Walk for Numbers {
             && text.contains('.')
             && !is_held(text.trim_start_matches('-'))
         {
-            **number = text_of(text);
+            **number = literal(text);
         }
         ControlFlow::Continue(())
     }
@@ -38,20 +38,11 @@ impl Walk for Numbers {
             && let Some((precision, scale)) = digits(number)
             && !is_held(number)
         {
-            *expr = Expr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(text_of(number.clone())),
-                data_type: DataType::Decimal(ExactNumberInfo::PrecisionAndScale(precision, scale)),
-                array: false,
-                format: None,
-            };
+            let data_type = DataType::Decimal(ExactNumberInfo::PrecisionAndScale(precision, scale));
+            *expr = cast(literal(number.clone()), data_type);
         }
         ControlFlow::Continue(())
     }
-}
-
-fn text_of(number: String) -> Expr {
-    Expr::value(Value::SingleQuotedString(number))
 }
 
 /// Whether a type is a decimal that texts can be cast to.

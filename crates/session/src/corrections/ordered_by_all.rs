@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, OrderByExpr, OrderByKind, Query, Statement as Sql, Value, With};
+use datafusion::sql::sqlparser::ast::{OrderByExpr, OrderByKind, Query};
 
-use super::merged_keys::with_needed;
-use crate::syntax::{Flow, Walk, plain_query, visit};
+use super::seek::seek_query;
+use crate::syntax::{Flow, Walk, number, plain_query, statement_of, visit};
 
 /// Writes such orders out, the innermost ones first. Where a query cannot be planned by itself, its order stays as it is.
 pub(crate) async fn write_out(state: &SessionState, sql: &str, statement: &mut Statement) {
@@ -17,11 +17,12 @@ pub(crate) async fn write_out(state: &SessionState, sql: &str, statement: &mut S
     }
     let mut skipped = 0;
     loop {
-        let mut seek = Seek { named: vec![], skipped, found: None };
-        let _ = visit(statement, &mut seek);
-        let Some(unordered) = seek.found else { return };
-        let unordered = Statement::Statement(Box::new(Sql::Query(Box::new(unordered))));
-        match state.statement_to_plan(unordered).await {
+        let mut passed = skipped;
+        let unordered = seek_query(statement, &mut |query| {
+            is_next(query, &mut passed).then(|| plain_query(query.body.as_ref().clone()))
+        });
+        let Some(unordered) = unordered else { return };
+        match state.statement_to_plan(statement_of(unordered)).await {
             Ok(plan) => {
                 let columns = plan.schema().fields().len();
                 let _ = visit(statement, &mut Places { columns, skipped });
@@ -47,32 +48,6 @@ fn is_next(query: &Query, passed: &mut usize) -> bool {
     }
 }
 
-/// Looks for the first such query, and takes it without its order.
-struct Seek {
-    named: Vec<Option<With>>,
-    skipped: usize,
-    found: Option<Query>,
-}
-
-impl Walk for Seek {
-    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
-        self.named.push(query.with.clone());
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
-        if is_next(query, &mut self.skipped) {
-            let mut unordered = plain_query(query.body.as_ref().clone());
-            let named: Vec<&With> = self.named.iter().flatten().collect();
-            unordered.with = with_needed(&named, &mut unordered);
-            self.found = Some(unordered);
-            return ControlFlow::Break(None);
-        }
-        self.named.pop();
-        ControlFlow::Continue(())
-    }
-}
-
 /// Orders the first such query by the places of its columns.
 struct Places {
     columns: usize,
@@ -87,11 +62,7 @@ impl Walk for Places {
         if let Some(order) = &mut query.order_by
             && let OrderByKind::All(options) = order.kind
         {
-            let place = |place: usize| OrderByExpr {
-                expr: Expr::value(Value::Number(place.to_string(), false)),
-                options,
-                with_fill: None,
-            };
+            let place = |place: usize| OrderByExpr { expr: number(place), options, with_fill: None };
             order.kind = OrderByKind::Expressions((1..=self.columns).map(place).collect());
         }
         ControlFlow::Break(None)

@@ -3,33 +3,21 @@
 
 use std::sync::Arc;
 
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, NullEquality};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Aggregate, Expr, JoinType, LogicalPlan, LogicalPlanBuilder};
-use datafusion::optimizer::AnalyzerRule;
-use kelpie_datafusion::KelpieOptions;
+use kelpie_datafusion::LogicalRule;
 
 use super::expressions::{has_expr, with_aggregations};
 
 /// Gives each order of the aggregates of a plan its own aggregation.
-#[derive(Debug)]
-pub(crate) struct SplitOrders;
-
-impl AnalyzerRule for SplitOrders {
-    fn name(&self) -> &str {
-        "kelpie_split_orders"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        match KelpieOptions::of(config).corrections {
-            true => with_aggregations(plan, |expr| !order_of(expr).is_empty(), split),
-            false => Ok(plan),
-        }
-    }
-}
+pub(crate) const SPLIT_ORDERS: LogicalRule = LogicalRule {
+    name: "kelpie_split_orders",
+    applies: |options| options.corrections,
+    rewrite: |plan| with_aggregations(plan, |expr| !order_of(expr).is_empty(), split),
+};
 
 /// The order that a call wants, where it says one.
 fn order_of(call: &Expr) -> &[Sort] {
@@ -42,7 +30,6 @@ fn order_of(call: &Expr) -> &[Sort] {
 
 fn split(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     let mut parts: Vec<Part> = Vec::new();
-    let has_sets = matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]);
     for call in &aggregate.aggr_expr {
         let order = order_of(call);
         match parts.iter_mut().find(|part| part.order.starts_with(order) || order.starts_with(part.order)) {
@@ -53,7 +40,7 @@ fn split(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
             None => parts.push(Part { order, calls: vec![call.clone()] }),
         }
     }
-    if parts.len() < 2 || has_sets || is_volatile(&aggregate)? {
+    if parts.len() < 2 || is_volatile(&aggregate)? {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     }
     let of_order = |part: &Part| Groups { input: Arc::clone(&aggregate.input), calls: part.calls.clone() };
@@ -76,7 +63,9 @@ pub(super) struct Groups {
 /// The groups of an aggregation whose calls are shared out among several, joined.
 pub(super) fn joined(aggregate: &Aggregate, parts: Vec<Groups>) -> Result<LogicalPlan> {
     let columns = aggregate.schema.columns();
-    let keys = columns.get(..aggregate.group_expr.len()).unwrap_or_default();
+    // The number that tells which keys are left out is one of those of grouping sets.
+    let keys = columns.len().saturating_sub(aggregate.aggr_expr.len());
+    let keys = columns.get(..keys).unwrap_or_default();
     let names: Vec<Column> = columns.iter().skip(keys.len()).cloned().collect();
     let mut parts = parts.into_iter().map(|Groups { input, calls }| {
         LogicalPlanBuilder::new_from_arc(input).aggregate(aggregate.group_expr.clone(), calls)

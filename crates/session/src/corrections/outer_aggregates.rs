@@ -13,17 +13,19 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery, ScalarFunction, SetComparison};
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{
     Aggregate, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, ObjectNamePart, Query};
+use kelpie_datafusion::map_named;
 
+use super::expressions::{subquery_of, subquery_of_mut};
 use crate::syntax::{Flow, Walk, normal, visit};
 
 /// A state that keeps such calls apart, where a statement may have any: one with an aggregate within a query within another.
@@ -206,27 +208,6 @@ fn calls_of(plan: &LogicalPlan) -> Result<Vec<OfQueryAround>> {
     Ok(calls)
 }
 
-/// The subquery of an expression.
-fn subquery_of(expr: &Expr) -> Option<&Subquery> {
-    match expr {
-        Expr::ScalarSubquery(subquery)
-        | Expr::Exists(Exists { subquery, .. })
-        | Expr::InSubquery(InSubquery { subquery, .. })
-        | Expr::SetComparison(SetComparison { subquery, .. }) => Some(subquery),
-        _ => None,
-    }
-}
-
-fn subquery_of_mut(expr: &mut Expr) -> Option<&mut Subquery> {
-    match expr {
-        Expr::ScalarSubquery(subquery)
-        | Expr::Exists(Exists { subquery, .. })
-        | Expr::InSubquery(InSubquery { subquery, .. })
-        | Expr::SetComparison(SetComparison { subquery, .. }) => Some(subquery),
-        _ => None,
-    }
-}
-
 /// The calls in the subqueries of a node.
 fn calls_within(node: &LogicalPlan) -> Result<Vec<OfQueryAround>> {
     let mut calls = Vec::new();
@@ -389,11 +370,8 @@ fn replaced(expr: Expr, found: &[Found]) -> Result<Expr> {
         }
         let plan = subquery.subquery.as_ref().clone().transform_up(|node| {
             let names = NamePreserver::new(&node);
-            let node = node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let expr = replaced(as_outer_columns(expr, found)?, found)?;
-                Ok(Transformed::yes(name.restore(expr)))
-            })?;
+            let mut within = |expr| Ok(Transformed::yes(replaced(as_outer_columns(expr, found)?, found)?));
+            let node = node.map_expressions(|expr| map_named(expr, &names, &mut within))?;
             node.map_data(LogicalPlan::recompute_schema)
         })?;
         subquery.outer_ref_columns = plan.data.all_out_ref_exprs();

@@ -1,6 +1,7 @@
 //! Parentheses that begin with parentheses around a subquery. The parser decides at the second one whether all is a query or an
 //! expression, and never looks again: `x IN ((SELECT a …), b)` is a query to it, `((SELECT a …) UNION (SELECT b …))` an expression, and
-//! `(VALUES (1), (2))` calls a function. Here a text that is in doubt gets marks, two signs before an expression and a WITH before a
+//! `(VALUES (1), (2))` calls a function. Likewise a key of ROLLUP, CUBE or GROUPING SETS that begins with a parenthesis is a list of keys to
+//! it: `ROLLUP ((a)::bigint, b)`. Here a text that is in doubt gets marks, two signs before an expression and a WITH before a
 //! query, which are taken out of the syntax tree again.
 
 use std::ops::ControlFlow;
@@ -42,11 +43,13 @@ pub(super) fn marked(sql: &str, dialect: &dyn Dialect) -> Option<String> {
         .filter(|place| !matches!(all[*place].token, Token::Whitespace(_) | Token::EOF))
         .collect();
     let written: Vec<&Token> = seen.iter().map(|place| &all[*place].token).collect();
-    let closing = closing(&written);
+    let (closing, begins_key) = (closing(&written), begins_key(&written));
     let mut marked = String::new();
     let mut done = 0;
     for open in 0..written.len() {
-        let Some(mark) = mark_after(&written, &closing, open) else { continue };
+        let is_key = begins_key[open] && is_expression(&written, &closing, open + 1);
+        let mark = is_key.then(|| SIGNS.to_string());
+        let Some(mark) = mark.or_else(|| mark_after(&written, &closing, open)) else { continue };
         let place = tokens.byte_of(all[*seen.get(open + 1)?].span.start)?;
         marked.push_str(&sql[done..place]);
         marked.push_str(&mark);
@@ -110,6 +113,35 @@ fn closing(tokens: &[&Token]) -> Vec<Option<usize>> {
         }
     }
     closing
+}
+
+/// For each token, whether a key of ROLLUP, CUBE or GROUPING SETS begins after it.
+fn begins_key(tokens: &[&Token]) -> Vec<bool> {
+    let mut is_list = Vec::new();
+    let mut begins = vec![false; tokens.len()];
+    for (place, token) in tokens.iter().enumerate() {
+        match token {
+            Token::LParen => {
+                let before = place.checked_sub(1).map(|before| keyword(tokens[before]));
+                begins[place] = matches!(before, Some(Keyword::ROLLUP | Keyword::CUBE | Keyword::SETS));
+                is_list.push(begins[place]);
+            }
+            Token::RParen => {
+                is_list.pop();
+            }
+            Token::Comma => begins[place] = is_list.last() == Some(&true),
+            _ => {}
+        }
+    }
+    begins
+}
+
+/// Whether what begins with a parenthesis goes on behind the one that closes it, within a list.
+fn is_expression(tokens: &[&Token], closing: &[Option<usize>], open: usize) -> bool {
+    let end =
+        tokens.get(open).filter(|token| ***token == Token::LParen).and(closing.get(open).copied().flatten());
+    let next = end.and_then(|end| tokens.get(end + 1));
+    next.is_some_and(|next| !matches!(next, Token::Comma | Token::RParen))
 }
 
 /// The mark that belongs after a parenthesis.

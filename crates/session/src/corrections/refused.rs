@@ -11,17 +11,14 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, WildcardAdditionalOptions,
 };
 
-use crate::syntax::{Flow, Walk, visit, visit_part};
+use crate::syntax::{Flow, Walk, ended, flow, has_query, visit};
 
 /// An error where a statement has what would be without effect.
 pub(super) fn refuse(statement: &mut Statement) -> Result<()> {
     if let Statement::CreateExternalTable(table) = statement {
-        table_options(&table.columns, &table.constraints)?;
+        not_of_files(&table.columns, &table.constraints)?;
     }
-    match visit(statement, &mut Refused { may_change_rows: true }) {
-        ControlFlow::Break(Some(error)) => Err(error),
-        _ => Ok(()),
-    }
+    ended(visit(statement, &mut Refused { may_change_rows: true }))
 }
 
 /// A word that begins a join which is not there: the parser takes it for the alias of the table before.
@@ -34,10 +31,7 @@ struct Refused {
 
 /// An error where a statement that changes rows has what only `crate::row_changes` knows.
 pub(crate) fn refuse_row_changes(statement: &mut Statement) -> Result<()> {
-    match visit(statement, &mut Refused { may_change_rows: false }) {
-        ControlFlow::Break(Some(error)) => Err(error),
-        _ => Ok(()),
-    }
+    ended(visit(statement, &mut Refused { may_change_rows: false }))
 }
 
 fn no_effect(what: impl std::fmt::Display) -> DataFusionError {
@@ -136,13 +130,9 @@ impl Walk for Refused {
         self.may_change_rows &= matches!(statement, SqlStatement::Query(query) if is_around(query));
         match statement {
             SqlStatement::CreateTable(CreateTable { columns, constraints, .. }) => {
-                table_options(columns, constraints)
-                    .map_or_else(|error| ControlFlow::Break(Some(error)), ControlFlow::Continue)
+                flow(table_options(columns, constraints))
             }
             SqlStatement::Insert(insert) => insert_clauses(insert, may_change_rows),
-            SqlStatement::CreateType { name, .. } => ControlFlow::Break(Some(plan_datafusion_err!(
-                "CREATE TYPE {name} is not supported: a column of such values is one of VARCHAR"
-            ))),
             _ if may_change_rows => ControlFlow::Continue(()),
             SqlStatement::Merge(_) => ControlFlow::Break(Some(plan_datafusion_err!(
                 "MERGE INTO is for tables in memory and of a database, and not to be prepared"
@@ -164,16 +154,13 @@ fn in_memory(what: &str) -> Flow {
     )))
 }
 
-/// What INSERT says of rows that are there already: no table has keys by which a new row would be one of them.
+/// What INSERT says of rows that are there already, and what it answers.
 fn insert_clauses(insert: &Insert, may_change_rows: bool) -> Flow {
-    let refused = |what: &str| {
-        ControlFlow::Break(Some(plan_datafusion_err!(
-            "{what} is not supported, as no table has a key: leave out what is there, by INSERT INTO t SELECT … WHERE NOT EXISTS (…)"
-        )))
-    };
     match () {
-        () if insert.on.is_some() => refused("INSERT … ON CONFLICT"),
-        () if insert.or.is_some() || insert.replace_into => refused("INSERT OR REPLACE"),
+        () if !may_change_rows && insert.on.is_some() => in_memory("INSERT … ON CONFLICT"),
+        () if !may_change_rows && (insert.or.is_some() || insert.replace_into || insert.ignore) => {
+            in_memory("INSERT OR …")
+        }
         () if insert.returning.is_some() && !may_change_rows => in_memory("RETURNING of INSERT"),
         () => ControlFlow::Continue(()),
     }
@@ -182,18 +169,9 @@ fn insert_clauses(insert: &Insert, may_change_rows: bool) -> Flow {
 /// A condition with a query becomes a join, of which DataFusion's writers see no condition: they would change all rows.
 fn without_query(condition: Option<&mut Expr>, what: &str) -> Flow {
     let Some(condition) = condition else { return ControlFlow::Continue(()) };
-    match visit_part(condition, &mut Queries) {
-        ControlFlow::Continue(()) => ControlFlow::Continue(()),
-        ControlFlow::Break(_) => in_memory(&format!("a query in the condition of {what}")),
-    }
-}
-
-/// Stops at the first query.
-struct Queries;
-
-impl Walk for Queries {
-    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
-        ControlFlow::Break(None)
+    match has_query(condition) {
+        false => ControlFlow::Continue(()),
+        true => in_memory(&format!("a query in the condition of {what}")),
     }
 }
 
@@ -241,14 +219,43 @@ fn alias_of(factor: &TableFactor) -> Option<&TableAlias> {
     }
 }
 
-/// What tables say of their columns and rows, which nobody would hold them to.
-fn table_options(columns: &[ColumnDef], constraints: &[TableConstraint]) -> Result<()> {
+/// What tables of files say of their rows, which nobody would hold them to.
+fn not_of_files(columns: &[ColumnDef], constraints: &[TableConstraint]) -> Result<()> {
     if let Some(constraint) = constraints.first() {
         let what = match constraint {
-            TableConstraint::PrimaryKey(_) | TableConstraint::PrimaryKeyUsingIndex(_) => "PRIMARY KEY",
-            TableConstraint::Unique(_) | TableConstraint::UniqueUsingIndex(_) => "UNIQUE",
+            TableConstraint::PrimaryKey(_) => "PRIMARY KEY",
+            TableConstraint::Unique(_) => "UNIQUE",
             TableConstraint::ForeignKey(_) => "FOREIGN KEY",
             TableConstraint::Check(_) => "CHECK",
+            _ => return table_options(columns, constraints),
+        };
+        return Err(not_enforced(what, "the table"));
+    }
+    for column in columns {
+        for option in &column.options {
+            let what = match &option.option {
+                ColumnOption::PrimaryKey(_) => "PRIMARY KEY",
+                ColumnOption::Unique(_) => "UNIQUE",
+                ColumnOption::ForeignKey(_) => "REFERENCES",
+                ColumnOption::Check(_) => "CHECK",
+                _ => continue,
+            };
+            return Err(not_enforced(what, &column.name.value));
+        }
+    }
+    table_options(columns, constraints)
+}
+
+/// What tables say of their columns and rows, which nobody would hold them to. `crate::constraints` has the rest.
+fn table_options(columns: &[ColumnDef], constraints: &[TableConstraint]) -> Result<()> {
+    for constraint in constraints {
+        let what = match constraint {
+            TableConstraint::PrimaryKey(_)
+            | TableConstraint::Unique(_)
+            | TableConstraint::ForeignKey(_)
+            | TableConstraint::Check(_) => continue,
+            TableConstraint::PrimaryKeyUsingIndex(_) => "PRIMARY KEY USING INDEX",
+            TableConstraint::UniqueUsingIndex(_) => "UNIQUE USING INDEX",
             TableConstraint::Index(_) | TableConstraint::FulltextOrSpatial(_) => "INDEX",
         };
         return Err(not_enforced(what, "the table"));
@@ -259,11 +266,11 @@ fn table_options(columns: &[ColumnDef], constraints: &[TableConstraint]) -> Resu
                 ColumnOption::Null
                 | ColumnOption::NotNull
                 | ColumnOption::Default(_)
-                | ColumnOption::Comment(_) => continue,
-                ColumnOption::PrimaryKey(_) => "PRIMARY KEY",
-                ColumnOption::Unique(_) => "UNIQUE",
-                ColumnOption::ForeignKey(_) => "REFERENCES",
-                ColumnOption::Check(_) => "CHECK",
+                | ColumnOption::Comment(_)
+                | ColumnOption::PrimaryKey(_)
+                | ColumnOption::Unique(_)
+                | ColumnOption::ForeignKey(_)
+                | ColumnOption::Check(_) => continue,
                 ColumnOption::Generated { .. } | ColumnOption::Materialized(_) | ColumnOption::Alias(_) => {
                     "GENERATED ALWAYS AS"
                 }

@@ -1,8 +1,10 @@
 //! RESET of Kelpie's own options, which DataFusion knows of its own ones only: they are set to what they are by default.
 
 use datafusion::sql::parser::{ResetStatement, Statement};
-use datafusion::sql::sqlparser::ast::{Expr, Set, Statement as SqlStatement, Value};
+use datafusion::sql::sqlparser::ast::{Set, Statement as SqlStatement};
 use kelpie_datafusion::SessionOption;
+
+use crate::syntax::literal;
 
 /// Makes `SET kelpie.<name> = <default>` of `RESET kelpie.<name>`.
 pub(super) fn set_to_default(statement: &mut Statement) {
@@ -15,7 +17,7 @@ pub(super) fn set_to_default(statement: &mut Statement) {
         scope: None,
         hivevar: false,
         variable: variable.clone(),
-        values: vec![Expr::value(Value::SingleQuotedString(value))],
+        values: vec![literal(value)],
     };
     *statement = Statement::Statement(Box::new(SqlStatement::Set(set)));
 }

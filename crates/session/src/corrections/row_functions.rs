@@ -8,11 +8,13 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName,
-    ObjectNamePart, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, UnaryOperator, Value,
+    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, ObjectNamePart,
+    Select, SelectItem, SetExpr, TableFactor, TableWithJoins, UnaryOperator, Value,
 };
 
-use crate::syntax::{Flow, Walk, call, names_columns, normal, plain_query, quoted, select_all, visit};
+use crate::syntax::{
+    Flow, Walk, call, cast, names_columns, normal, number, plain_query, quoted, select_all, visit,
+};
 use crate::times::SERIES;
 
 /// Writes such relations as queries.
@@ -114,14 +116,7 @@ fn unnested(list: Expr) -> Column {
 fn numbers_of(unnest: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &unnest.args else { return None };
     let [FunctionArg::Unnamed(FunctionArgExpr::Expr(list))] = list.args.as_slice() else { return None };
-    let number = |digits: &str| Expr::value(Value::Number(digits.into(), false));
-    let length = Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(call("array_length", vec![list.clone()])),
-        data_type: DataType::BigInt(None),
-        array: false,
-        format: None,
-    };
+    let length = cast(call("array_length", vec![list.clone()]), DataType::BigInt(None));
     Some(call(UNNEST, vec![call("generate_series", vec![number("1"), length])]))
 }
 

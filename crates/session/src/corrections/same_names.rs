@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins,
 };
 
-use crate::syntax::{Flow, Walk, normal, quoted, visit, visit_part};
+use crate::syntax::{Flow, Walk, as_alias, change_exprs, normal, quoted, visit};
 
 /// Gives such tables names of their own.
 pub(super) fn tell_apart(statement: &mut Statement) {
@@ -37,8 +37,7 @@ impl Walk for Selects {
         for table in &mut select.from {
             each_table(table, &mut |name, alias| {
                 if let Some(own) = renamed.get(&path_of(name)) {
-                    *alias =
-                        Some(TableAlias { explicit: true, name: own.clone(), columns: vec![], at: None });
+                    *alias = Some(as_alias(own.clone()));
                 }
             });
         }
@@ -49,7 +48,8 @@ impl Walk for Selects {
                 *name = ObjectName(vec![ObjectNamePart::Identifier(own.clone())]);
             }
         }
-        visit_part(select, &mut Paths(&renamed))
+        change_exprs(select, &mut |expr| write_name(expr, &renamed));
+        ControlFlow::Continue(())
     }
 }
 
@@ -69,18 +69,13 @@ fn each_table(table: &mut TableWithJoins, see: &mut impl FnMut(&ObjectName, &mut
     }
 }
 
-/// Writes the new names before columns.
-struct Paths<'a>(&'a HashMap<Vec<String>, Ident>);
-
-impl Walk for Paths<'_> {
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Expr::CompoundIdentifier(path) = expr {
-            let names: Vec<String> = path.iter().map(normal).collect();
-            let table = (2..names.len()).rev().find_map(|end| Some((end, self.0.get(names.get(..end)?)?)));
-            if let Some((end, own)) = table {
-                path.splice(..end, [own.clone()]);
-            }
+/// Writes the new name of a table before a column.
+fn write_name(expr: &mut Expr, renamed: &HashMap<Vec<String>, Ident>) {
+    if let Expr::CompoundIdentifier(path) = expr {
+        let names: Vec<String> = path.iter().map(normal).collect();
+        let table = (2..names.len()).rev().find_map(|end| Some((end, renamed.get(names.get(..end)?)?)));
+        if let Some((end, own)) = table {
+            path.splice(..end, [own.clone()]);
         }
-        ControlFlow::Continue(())
     }
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableFactor};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart, Query, TableFactor};
 
-use crate::syntax::{Flow, Walk, normal, quoted, visit};
+use crate::syntax::{Flow, Walk, as_alias, normal, quoted, visit};
 
 /// Gives inner queries of a name that is taken others.
 pub(super) fn rename(statement: &mut Statement) {
@@ -101,7 +101,7 @@ impl Walk for Renames {
         if let TableFactor::Derived { alias: alias @ None, .. } = factor {
             self.number += 1;
             let name = quoted(format!("query {}", self.number));
-            *alias = Some(TableAlias { explicit: true, name, columns: vec![], at: None });
+            *alias = Some(as_alias(name));
         }
         if let TableFactor::Table { name, alias, args: None, .. } = factor
             && let [ObjectNamePart::Identifier(written)] = name.0.as_slice()
@@ -111,7 +111,7 @@ impl Walk for Renames {
             if let Some(other) = scope.and_then(|scope| scope.renamed.get(&known)) {
                 if alias.is_none() {
                     let name = written.clone();
-                    *alias = Some(TableAlias { explicit: true, name, columns: vec![], at: None });
+                    *alias = Some(as_alias(name));
                 }
                 *name = ObjectName(vec![ObjectNamePart::Identifier(other.clone())]);
             }

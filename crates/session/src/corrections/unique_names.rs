@@ -5,16 +5,19 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::common::SchemaError;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Expr, Query, Select, SelectItem, SetExpr, Statement as SqlStatement, Subscript, Value,
+    AccessExpr, Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, Statement as SqlStatement, Subscript,
+    Value,
 };
 
 use super::column_keys::ColumnKeys;
-use crate::syntax::{Flow, Walk, call, normal, quoted, visit, visit_part};
+use super::sort_keys::{rename_beside_keys, show_names};
+use crate::syntax::{Flow, Walk, call, change_exprs, normal, quoted, taken, visit, visit_part};
 
 /// Whether a statement was refused as two of its columns share a name.
 pub(crate) fn is_for_names(error: &DataFusionError) -> bool {
@@ -31,12 +34,22 @@ pub(crate) fn is_for_names(error: &DataFusionError) -> bool {
 }
 
 /// The names that a statement gives its columns, by those that they have got.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct OwnNames(HashMap<String, String>);
 
 impl OwnNames {
-    /// A plan whose columns have these names.
+    /// The plan of the statement, whose columns have these names, or those that it writes.
     pub fn restore(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        match plan {
+            LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {
+                let restored = plan.map_children(|rows| self.of_query(rows).map(Transformed::yes))?;
+                Ok(restored.data)
+            }
+            plan => self.of_query(plan),
+        }
+    }
+
+    fn of_query(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let columns = plan.schema().columns();
         if columns.iter().all(|column| !self.0.contains_key(&column.name)) {
             return Ok(plan);
@@ -59,15 +72,12 @@ pub(crate) fn rename(statement: &mut Statement, state: &SessionState) -> OwnName
     let mut taken = Taken(HashSet::new());
     let _ = visit(statement, &mut taken);
     let keys = ColumnKeys::of(state);
-    let mut renames = Renames { keys, taken: taken.0, queries: 0, own: HashMap::new() };
+    // Columns that share a name keep the other ones where they are written to a table or file.
+    let may_share = matches!(statement, Statement::Statement(statement)
+        if matches!(statement.as_ref(), SqlStatement::Query(_)));
+    let mut renames = Renames { keys, taken: taken.0, queries: 0, may_share, own: HashMap::new() };
     let _ = visit(statement, &mut renames);
-    // What is written to a table or file keeps the other names.
-    match statement {
-        Statement::Statement(statement) if matches!(statement.as_ref(), SqlStatement::Query(_)) => {
-            OwnNames(renames.own)
-        }
-        _ => OwnNames::default(),
-    }
+    OwnNames(renames.own)
 }
 
 /// The names that a statement gives.
@@ -89,6 +99,8 @@ struct Renames<'a> {
     taken: HashSet<String>,
     /// Queries around.
     queries: usize,
+    /// Whether columns of the outermost query may share a name.
+    may_share: bool,
     /// The names of the outermost query's columns, by those that they have got.
     own: HashMap<String, String>,
 }
@@ -110,7 +122,7 @@ impl Walk for Renames<'_> {
                 SetExpr::Select(select) => {
                     tell_casts_apart(select, self.keys);
                     let renamed = self.select(select, is_ordered);
-                    if is_first && self.queries == 0 {
+                    if is_first && self.queries == 0 && self.may_share {
                         self.own = renamed;
                     }
                     is_first = false;
@@ -118,6 +130,13 @@ impl Walk for Renames<'_> {
                 SetExpr::SetOperation { left, right, .. } => bodies.extend([right.as_mut(), left.as_mut()]),
                 _ => is_first = false,
             }
+        }
+        tell_keys_apart(query, self.keys);
+        let renamed = rename_beside_keys(query, &mut |name| self.unused(name));
+        if self.queries == 0 {
+            self.own.extend(renamed.into_iter().map(|renamed| (renamed.within, renamed.shown)));
+        } else if !renamed.is_empty() {
+            show_names(query, &renamed);
         }
         ControlFlow::Continue(())
     }
@@ -173,7 +192,7 @@ impl Renames<'_> {
     }
 }
 
-fn column_name(expr: &Expr) -> Option<String> {
+pub(super) fn column_name(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(name) => Some(normal(name)),
         Expr::CompoundIdentifier(path) => path.last().map(normal),
@@ -221,61 +240,75 @@ fn is_cast_column(expr: &Expr) -> bool {
 /// `sum(v)` and `sum(CAST(v AS bigint))` have one name as aggregates, too. A `coalesce` around a cast shows in the name, and is gone once
 /// the plan is simplified.
 fn tell_casts_apart(select: &mut Select, keys: ColumnKeys<'_>) {
-    let mut calls = Calls { keys, found: HashMap::new() };
-    let _ = visit_part(select, &mut calls);
-    let several = calls.found.into_values().filter(|written| written.len() > 1);
-    let wraps: HashMap<String, usize> = several
-        .flat_map(|written| written.into_iter().enumerate().map(|(wraps, text)| (text, wraps)))
-        .collect();
+    let is_call = |expr: &Expr| matches!(expr, Expr::Function(_));
+    let wraps = told_apart(select, &is_call, keys);
     if !wraps.is_empty() {
-        let _ = visit_part(select, &mut Shown { wraps, within: Vec::new() });
+        let _ = visit_part(select, &mut Shown { wraps, is_told: is_call, within: Vec::new() });
     }
 }
 
-/// The calls of a SELECT, as they are written, by what they are without casts.
-struct Calls<'a> {
-    keys: ColumnKeys<'a>,
-    found: HashMap<String, Vec<String>>,
+/// So have `v::int` and `v::text` as keys of groups.
+fn tell_keys_apart(query: &mut Query, keys: ColumnKeys<'_>) {
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    if matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty()) {
+        return;
+    }
+    let is_cast = |expr: &Expr| matches!(expr, Expr::Cast { .. });
+    let wraps = told_apart(select.as_mut(), &is_cast, keys);
+    if !wraps.is_empty() {
+        let mut shown = Shown { wraps, is_told: is_cast, within: Vec::new() };
+        let _ = visit_part(select.as_mut(), &mut shown);
+        let _ = visit_part(&mut query.order_by, &mut shown);
+    }
 }
 
-impl Walk for Calls<'_> {
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Expr::Function(_) = expr {
-            let (written, text) = (self.found.entry(self.keys.key(expr)).or_default(), expr.to_string());
+/// How often casts are to be wrapped in expressions, as they are written, so that those are told apart which are the same without casts.
+fn told_apart(
+    select: &mut Select,
+    is_told: &dyn Fn(&Expr) -> bool,
+    keys: ColumnKeys<'_>,
+) -> HashMap<String, usize> {
+    // The expressions of the SELECT as they are written, by what they are without casts.
+    let mut found: HashMap<String, Vec<String>> = HashMap::new();
+    change_exprs(select, &mut |expr| {
+        if is_told(expr) {
+            let (written, text) = (found.entry(keys.key(expr)).or_default(), expr.to_string());
             if !written.contains(&text) {
                 written.push(text);
             }
         }
-        ControlFlow::Continue(())
-    }
+    });
+    let several = found.into_values().filter(|written| written.len() > 1);
+    several.flat_map(|written| written.into_iter().enumerate().map(|(wraps, text)| (text, wraps))).collect()
 }
 
-/// Writes `coalesce` around the casts of such calls, around those of each call once more.
-struct Shown {
-    /// How often, by how the call is written.
+/// Writes `coalesce` around the casts of such expressions, around those of each once more.
+struct Shown<Told> {
+    /// How often, by how the expression is written.
     wraps: HashMap<String, usize>,
-    /// The calls around.
+    is_told: Told,
+    /// The expressions around.
     within: Vec<usize>,
 }
 
-impl Walk for Shown {
+impl<Told: Fn(&Expr) -> bool> Walk for Shown<Told> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Expr::Function(_) = expr {
+        if (self.is_told)(expr) {
             self.within.push(self.wraps.get(&expr.to_string()).copied().unwrap_or(0));
         }
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        match expr {
-            Expr::Function(_) => drop(self.within.pop()),
-            Expr::Cast { .. } => {
-                for _ in 0..self.within.iter().copied().max().unwrap_or(0) {
-                    let inner = std::mem::replace(expr, Expr::value(Value::Null));
-                    *expr = call("coalesce", vec![inner]);
-                }
+        let around = self.within.iter().copied().max().unwrap_or(0);
+        if (self.is_told)(expr) {
+            self.within.pop();
+        }
+        if let Expr::Cast { .. } = expr {
+            for _ in 0..around {
+                let inner = taken(expr);
+                *expr = call("coalesce", vec![inner]);
             }
-            _ => {}
         }
         ControlFlow::Continue(())
     }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::count;
@@ -11,28 +10,17 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
     Aggregate, AggregateUDF, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit,
 };
-use datafusion::optimizer::AnalyzerRule;
-use kelpie_datafusion::{Counted, KelpieOptions};
+use kelpie_datafusion::{Counted, LogicalRule};
 
 use super::distinct_rows::as_before;
 use super::expressions::with_aggregations;
 
 /// Counts values as groups.
-#[derive(Debug)]
-pub(crate) struct ValueCounts;
-
-impl AnalyzerRule for ValueCounts {
-    fn name(&self) -> &str {
-        "kelpie_value_counts"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        match KelpieOptions::of(config).enabled {
-            true => with_aggregations(plan, |expr| counted(expr).is_some(), grouped),
-            false => Ok(plan),
-        }
-    }
-}
+pub(crate) const VALUE_COUNTS: LogicalRule = LogicalRule {
+    name: "kelpie_value_counts",
+    applies: |options| options.enabled,
+    rewrite: |plan| with_aggregations(plan, |expr| counted(expr).is_some(), grouped),
+};
 
 /// A call of which the counts of values are all that is needed: the value, and what takes these counts.
 fn counted(call: &Expr) -> Option<(&Expr, Counted)> {

@@ -5,37 +5,30 @@
 use std::sync::Arc;
 
 use datafusion::common::Column;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use datafusion::optimizer::AnalyzerRule;
-use kelpie_datafusion::KelpieOptions;
+use kelpie_datafusion::{LogicalRule, map_named};
 
 use super::expressions::has_expr;
 
 /// Makes columns of volatile operands that would be evaluated more than once.
-#[derive(Debug)]
-pub(crate) struct VolatileOnce;
-
-/// Functions that are written as CASE, with their arguments more than once.
-const WRITTEN_OUT: &[&str] = &["coalesce", "nullif", "nvl", "nvl2", "ifnull", "greatest", "least"];
-
-impl AnalyzerRule for VolatileOnce {
-    fn name(&self) -> &str {
-        "kelpie_volatile_once"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).corrections || !has_expr(&plan, |expr| expr.is_volatile_node())? {
+pub(crate) const VOLATILE_ONCE: LogicalRule = LogicalRule {
+    name: "kelpie_volatile_once",
+    applies: |options| options.corrections,
+    rewrite: |plan| {
+        if !has_expr(&plan, |expr| expr.is_volatile_node())? {
             return Ok(plan);
         }
         let mut made = 0;
         let once = plan.transform_up_with_subqueries(|node| evaluated_once(node, &mut made))?;
         Ok(once.data)
-    }
-}
+    },
+};
+
+/// Functions that are written as CASE, with their arguments more than once.
+const WRITTEN_OUT: &[&str] = &["coalesce", "nullif", "nvl", "nvl2", "ifnull", "greatest", "least"];
 
 fn evaluated_once(node: LogicalPlan, made: &mut usize) -> Result<Transformed<LogicalPlan>> {
     let is_one = matches!(
@@ -62,9 +55,7 @@ fn evaluated_once(node: LogicalPlan, made: &mut usize) -> Result<Transformed<Log
     let mut operands = Operands { made, found: Vec::new() };
     let names = NamePreserver::new(&node);
     let rewritten = node.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| operands.take_from(expr))?;
-        Ok(rewritten.update_data(|expr| name.restore(expr)))
+        map_named(expr, &names, &mut |expr| expr.transform_up(|expr| operands.take_from(expr)))
     })?;
     if operands.found.is_empty() {
         return Ok(rewritten);

@@ -7,13 +7,15 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
-    NullTreatment, Query, Select, SelectItem, UnaryOperator, Value, WindowType,
+    NullTreatment, Query, Select, SelectItem, Value, WindowType,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::window_orders;
-use crate::syntax::{Flow, Walk, name_of, quoted, visit, visit_part};
+use crate::syntax::{
+    Flow, Walk, change_exprs, change_exprs_from_inside, has_expr, name_of, quoted, visit, visit_part,
+};
 
 /// Writes such calls as expressions of others.
 pub(super) fn write_out(statement: &mut Statement) {
@@ -28,7 +30,7 @@ impl Walk for Arguments {
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         for item in &mut select.projection {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
-            if visit_part(expr, &mut Computed).is_continue() {
+            if !has_expr(expr, &|expr| written_out(expr).is_some()) {
                 continue;
             }
             // A column is called as it is written.
@@ -53,22 +55,7 @@ impl Walk for Arguments {
     }
 }
 
-/// Stops at the first call that is written out.
-struct Computed;
-
-impl Walk for Computed {
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        match written_out(expr) {
-            Some(_) => ControlFlow::Break(None),
-            None => ControlFlow::Continue(()),
-        }
-    }
-}
-
 fn written_out(expr: &Expr) -> Option<Expr> {
-    if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: operand } = expr {
-        return window_orders::signed(operand);
-    }
     let Expr::Function(function) = expr else { return None };
     let name = name_of(function)?;
     function.over.as_ref()?;
@@ -162,43 +149,31 @@ fn tile(function: &Function, number: &Expr) -> Option<Expr> {
     of_all.window_frame = None;
     let row = called("row_number", WindowType::WindowSpec(spec.clone()))?;
     let mut rows = called("count", WindowType::WindowSpec(of_all))?;
-    let _ = visit_part(&mut rows, &mut OfRows);
+    change_exprs(&mut rows, &mut count_rows);
     let number = filled(parsed(NUMBER)?, &[("number", Expr::Nested(Box::new(number.clone())))]);
     let tile = filled(parsed(TILE)?, &[("row", row), ("rows", rows), ("n", number)]);
     Some(Expr::Nested(Box::new(tile)))
 }
 
 /// Makes `count()` one of rows.
-struct OfRows;
-
-impl Walk for OfRows {
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Expr::Function(call) = expr
-            && let FunctionArguments::List(list) = &mut call.args
-            && list.args.is_empty()
-        {
-            list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Wildcard));
-        }
-        ControlFlow::Continue(())
+fn count_rows(expr: &mut Expr) {
+    if let Expr::Function(call) = expr
+        && let FunctionArguments::List(list) = &mut call.args
+        && list.args.is_empty()
+    {
+        list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Wildcard));
     }
 }
 
 /// An expression with others in the places of some names.
 fn filled(mut expr: Expr, values: &[(&str, Expr)]) -> Expr {
-    let _ = visit_part(&mut expr, &mut Filled(values));
-    expr
-}
-
-/// It goes from the inside out, so that it does not come into the values.
-struct Filled<'a>(&'a [(&'a str, Expr)]);
-
-impl Walk for Filled<'_> {
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+    // From the inside, so that it does not come into the values.
+    change_exprs_from_inside(&mut expr, &mut |expr| {
         if let Expr::Identifier(name) = expr
-            && let Some((_, value)) = self.0.iter().find(|(wanted, _)| *wanted == name.value)
+            && let Some((_, value)) = values.iter().find(|(wanted, _)| *wanted == name.value)
         {
             *expr = value.clone();
         }
-        ControlFlow::Continue(())
-    }
+    });
+    expr
 }

@@ -1,40 +1,19 @@
 //! Windows as SQL has them and DataFusion has not: ORDER BY within an aggregate over a window, `list(x ORDER BY y) OVER (…)`, and so
-//! `arg_max(x, y) OVER (…)`; bounds of frames that are computed of constants; and the sign before a number of rows.
+//! `arg_max(x, y) OVER (…)`; and bounds of frames that are computed of constants.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
     FunctionArguments, Ident, NullTreatment, ObjectName, ObjectNamePart, OrderByExpr, UnaryOperator, Value,
     WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
 
-use crate::syntax::{call, name_of};
+use crate::syntax::{call, name_of, number};
 
 /// Aggregates whose value is the same in any order of their rows.
 const WITHOUT_ORDER: [&str; 20] = [
-    "sum",
-    "avg",
-    "mean",
-    "count",
-    "min",
-    "max",
-    "median",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "var",
-    "var_pop",
-    "var_samp",
-    "bool_and",
-    "bool_or",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-    "corr",
-    "covar_pop",
+    "sum", "avg", "mean", "count", "min", "max", "median", "stddev", "stddev_pop", "stddev_samp", "var",
+    "var_pop", "var_samp", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "corr", "covar_pop",
 ];
-
-/// Functions whose numbers DataFusion takes for ones without a sign.
-const NUMBERS: [&str; 4] = ["row_number", "rank", "dense_rank", "ntile"];
 
 /// What a call over a window is in other words.
 pub(super) fn written_out(function: &Function) -> Option<Expr> {
@@ -72,27 +51,6 @@ pub(super) fn written_out(function: &Function) -> Option<Expr> {
         }
         _ => None,
     }
-}
-
-/// `-rank() OVER (…)`: the number as one with a sign.
-pub(super) fn signed(operand: &Expr) -> Option<Expr> {
-    let mut operand = operand;
-    while let Expr::Nested(inner) = operand {
-        operand = inner;
-    }
-    let Expr::Function(function) = operand else { return None };
-    let is_number = name_of(function).is_some_and(|name| NUMBERS.contains(&name.as_str()));
-    if !is_number || function.over.is_none() {
-        return None;
-    }
-    let number = Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(Expr::Function(function.clone())),
-        data_type: DataType::BigInt(None),
-        array: false,
-        format: None,
-    };
-    Some(Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(number) })
 }
 
 fn without_order(function: &Function) -> Function {
@@ -184,17 +142,17 @@ fn with_folded_bounds(function: &Function, spec: &WindowSpec) -> Option<Expr> {
 
 /// A bound with its number; nothing where it is one already, or none can be told.
 fn folded(bound: &WindowFrameBound) -> Option<WindowFrameBound> {
-    let number = |distance: &Expr| match distance {
+    let told = |distance: &Expr| match distance {
         Expr::Value(_) => None,
         distance => constant(distance).filter(|number| *number >= 0),
     };
-    let made = |number: i64| Some(Box::new(Expr::value(Value::Number(number.to_string(), false))));
+    let made = |distance: i64| Some(Box::new(number(distance)));
     match bound {
         WindowFrameBound::Preceding(Some(distance)) => {
-            number(distance).map(|number| WindowFrameBound::Preceding(made(number)))
+            told(distance).map(|distance| WindowFrameBound::Preceding(made(distance)))
         }
         WindowFrameBound::Following(Some(distance)) => {
-            number(distance).map(|number| WindowFrameBound::Following(made(number)))
+            told(distance).map(|distance| WindowFrameBound::Following(made(distance)))
         }
         _ => None,
     }

@@ -2,7 +2,6 @@
 //! NULLS looks at.
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion, TreeNodeRewriter};
 use datafusion::common::{DFSchema, ScalarValue, plan_err};
 use datafusion::error::Result;
@@ -12,28 +11,22 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, Union, WindowFrame, WindowFrameBound, WindowFrameUnits,
 };
-use datafusion::optimizer::AnalyzerRule;
-use kelpie_datafusion::{KelpieOptions, mended_window_function};
+use kelpie_datafusion::{LogicalRule, mended_window_function};
 
 use crate::times::{is_interval, length_of};
 
 /// Mends windows. To be registered before DataFusion's own rules.
-#[derive(Debug)]
-pub(crate) struct WindowTypes;
-
-impl AnalyzerRule for WindowTypes {
-    fn name(&self) -> &str {
-        "kelpie_window_types"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).corrections || !has_windows(&plan)? {
+pub(crate) const WINDOW_TYPES: LogicalRule = LogicalRule {
+    name: "kelpie_window_types",
+    applies: |options| options.corrections,
+    rewrite: |plan| {
+        if !has_windows(&plan)? {
             return Ok(plan);
         }
         let mut mending = Mending { recursive_queries: 0, has_changed: false };
         Ok(plan.rewrite_with_subqueries(&mut mending)?.data)
-    }
-}
+    },
+};
 
 fn has_windows(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;

@@ -11,14 +11,11 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, NamedWindowExpr, OrderByKind, Query, Select, SetExpr, WindowSpec, WindowType,
 };
 
-use crate::syntax::{Flow, Walk, normal, visit, visit_own};
+use crate::syntax::{Flow, Walk, ended, normal, visit, visit_own};
 
 /// Writes out the windows of a statement; one that is not there or refers to itself is an error.
 pub(super) fn resolve(statement: &mut Statement) -> Result<()> {
-    match visit(statement, &mut Windows) {
-        ControlFlow::Break(Some(error)) => Err(error),
-        _ => Ok(()),
-    }
+    ended(visit(statement, &mut Windows))
 }
 
 struct Windows;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Query, TimezoneInfo, TypedString, Value};
 
-use crate::syntax::{Flow, Walk, call, visit};
+use crate::syntax::{Flow, Walk, call, literal, visit};
 use crate::times::{AT_TIME_ZONE, is_beyond};
 
 /// Writes every AT TIME ZONE of a statement as a call, and times whose unit decides as casts to it.
@@ -44,7 +44,7 @@ impl Walk for Zones {
             Expr::Cast { kind, expr: inner, data_type: DataType::Timestamp(Some(9), zone), .. }
                 if *kind != CastKind::TryCast && is_local(zone) =>
             {
-                let unit = Expr::value(Value::SingleQuotedString("Timestamp(Nanosecond, None)".into()));
+                let unit = literal("Timestamp(Nanosecond, None)");
                 *expr = call("arrow_cast", vec![taken(inner), unit]);
             }
             Expr::Cast { expr: inner, data_type: DataType::Timestamp(None, zone), .. }
@@ -80,7 +80,6 @@ fn is_local(zone: &TimezoneInfo) -> bool {
 /// A time that nanoseconds do not hold.
 fn in_microseconds(text: Value) -> Option<Expr> {
     let Value::SingleQuotedString(text) = text else { return None };
-    let unit = Expr::value(Value::SingleQuotedString("Timestamp(Microsecond, None)".into()));
-    is_beyond(&text, None)
-        .then(|| call("arrow_cast", vec![Expr::value(Value::SingleQuotedString(text)), unit]))
+    let unit = literal("Timestamp(Microsecond, None)");
+    is_beyond(&text, None).then(|| call("arrow_cast", vec![literal(text), unit]))
 }

@@ -10,7 +10,9 @@ use datafusion::error::Result;
 use serde::{Deserialize, Serialize};
 
 use super::steps::{Step, reached};
+use crate::constraints::rules::Rules;
 use crate::files::error::at;
+use crate::sequences::Sequence;
 use crate::whole_writes::WholeFile;
 
 /// The name of the file in the database's folder.
@@ -19,6 +21,8 @@ pub(super) const FILE: &str = "kelpie.catalog";
 const MARK: &str = "kelpie database";
 /// The form of what follows.
 const VERSION: u32 = 1;
+/// That of a database that has what programs of the first form would not see to.
+const VERSION_OF_RULES: u32 = 2;
 
 /// What a database holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +32,14 @@ pub(super) struct Catalogue {
     pub next_file: u64,
     /// Of each table the names of its files, in the order in which their rows were added.
     pub tables: BTreeMap<String, Vec<String>>,
+    /// What tables say of their rows.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: BTreeMap<String, Rules>,
+    /// Types with their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub types: BTreeMap<String, Vec<String>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sequences: BTreeMap<String, Sequence>,
     /// In the order in which they were made: a view may name those before it.
     pub views: Vec<View>,
     /// Options that every session begins with.
@@ -42,6 +54,14 @@ pub(super) struct View {
 }
 
 impl Catalogue {
+    /// Sets what a table says of its rows.
+    pub fn set_rules(&mut self, table: &str, rules: Rules) {
+        self.rules.remove(table);
+        if !rules.is_empty() {
+            self.rules.insert(table.to_string(), rules);
+        }
+    }
+
     /// Of a folder; nothing where there is no such file.
     pub fn read(folder: &Path) -> Result<Option<Catalogue>> {
         let path = folder.join(FILE);
@@ -56,10 +76,10 @@ impl Catalogue {
         let head = head.strip_prefix(MARK).ok_or_else(|| damaged("it does not begin as one"))?;
         let (version, checksum) = head.trim().split_once(' ').ok_or_else(|| damaged("it has no checksum"))?;
         match version.parse::<u32>() {
-            Ok(VERSION) => {}
-            Ok(version) if version > VERSION => {
+            Ok(VERSION | VERSION_OF_RULES) => {}
+            Ok(version) if version > VERSION_OF_RULES => {
                 return exec_err!(
-                    "{}: a later version of Kelpie has written this database: its form is {version}, and {VERSION} is known here",
+                    "{}: a later version of Kelpie has written this database: its form is {version}, and {VERSION_OF_RULES} is known here",
                     path.display()
                 );
             }
@@ -68,7 +88,19 @@ impl Catalogue {
         if checksum != checksum_of(rest) {
             return Err(damaged("its checksum is another one"));
         }
-        serde_json::from_str(rest).map(Some).map_err(|error| damaged(&error.to_string()))
+        let found: Catalogue = serde_json::from_str(rest).map_err(|error| damaged(&error.to_string()))?;
+        match version.parse() == Ok(found.version()) {
+            true => Ok(Some(found)),
+            false => Err(damaged("its version is another one than its form's")),
+        }
+    }
+
+    /// The form that it is written in: the first one, where programs of that see to all that it has.
+    fn version(&self) -> u32 {
+        match self.rules.is_empty() && self.sequences.is_empty() && self.types.is_empty() {
+            true => VERSION,
+            false => VERSION_OF_RULES,
+        }
     }
 
     /// Puts it in place of the one that a folder has. An error leaves the old one.
@@ -77,7 +109,8 @@ impl Catalogue {
         let text = serde_json::to_string_pretty(self).map_err(|error| at(&path, error))?;
         let written = || -> io::Result<()> {
             let file = WholeFile::create(&path)?;
-            write!(file.file(), "{MARK} {VERSION} {}\n{text}", checksum_of(&text))?;
+            let version = self.version();
+            write!(file.file(), "{MARK} {version} {}\n{text}", checksum_of(&text))?;
             file.file().sync_all()?;
             reached(Step::CatalogueWritten);
             file.complete()?;
@@ -110,6 +143,7 @@ mod tests {
             tables: [("ü \"t\"".to_string(), vec!["0.parquet".to_string()])].into(),
             views: vec![View { name: "v".into(), statement: "create view v as\nselect 1".into() }],
             settings: [("a.b".to_string(), "'x'".to_string())].into(),
+            ..Catalogue::default()
         }
     }
 
@@ -138,7 +172,7 @@ mod tests {
             let error = Catalogue::read(folder.path()).unwrap_err().to_string();
             assert!(error.contains("is damaged"), "{place}: {error}");
         }
-        let later = String::from_utf8(whole).unwrap().replace("database 1 ", "database 2 ");
+        let later = String::from_utf8(whole).unwrap().replace("database 1 ", "database 3 ");
         fs::write(&path, later).unwrap();
         let error = Catalogue::read(folder.path()).unwrap_err().to_string();
         assert!(error.contains("a later version"), "{error}");

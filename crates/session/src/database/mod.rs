@@ -11,6 +11,7 @@ mod rows;
 mod statements;
 mod steps;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{Hash, Hasher};
@@ -24,11 +25,15 @@ use datafusion::common::exec_err;
 use datafusion::error::Result;
 use parking_lot::Mutex;
 
+use crate::constraints::checked_rows::Writing;
+use crate::constraints::rules::Rules;
 use crate::files::error::at;
+use crate::kept_types::{KeepsTypes, NamedTypes};
+use crate::sequences::{KeepsSequences, Sequence};
 use catalogue::{Catalogue, View};
 pub(crate) use persist::Persist;
 pub(crate) use rows::insert;
-pub(crate) use statements::{Change, columns_of};
+pub(crate) use statements::{Change, columns_of, rules_of};
 use steps::{Step, reached};
 
 const LOCK: &str = "kelpie.lock";
@@ -43,6 +48,8 @@ pub struct Database {
     catalogue: Mutex<Catalogue>,
     /// How often it was changed.
     changes: AtomicU64,
+    /// Who of its sessions writes rows that are compared with others.
+    writing: Arc<Writing>,
     /// Held as long as it is open.
     _lock: File,
 }
@@ -80,7 +87,11 @@ impl Database {
             }
         };
         let (catalogue, changes) = (Mutex::new(catalogue), AtomicU64::new(1));
-        let database = Database { folder, catalogue, changes, _lock: lock };
+        let writing = Arc::new(Writing::default());
+        let database = Database { folder, catalogue, changes, writing, _lock: lock };
+        for (table, rules) in &database.catalogue.lock().rules {
+            database.writing.remember(table, rules);
+        }
         database.sweep();
         Ok(Arc::new(database))
     }
@@ -93,6 +104,21 @@ impl Database {
     /// How often it was changed since it was opened.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
+    }
+
+    /// What its sessions share that write rows.
+    pub(crate) fn writing(&self) -> Arc<Writing> {
+        Arc::clone(&self.writing)
+    }
+
+    /// What a table says of its rows.
+    pub(crate) fn rules_of(&self, table: &str) -> Rules {
+        self.catalogue.lock().rules.get(table).cloned().unwrap_or_default()
+    }
+
+    /// Lets a table say something else of its rows.
+    pub(crate) fn put_rules(&self, table: &str, rules: Rules) -> Result<()> {
+        self.change(|catalogue| catalogue.set_rules(table, rules))
     }
 
     /// The names of its tables.
@@ -138,6 +164,9 @@ impl Database {
         let mut catalogue = self.catalogue.lock();
         let mut changed = catalogue.clone();
         change(&mut changed);
+        if changed == *catalogue {
+            return Ok(());
+        }
         changed.write(&self.folder)?;
         let named = |catalogue: &Catalogue| catalogue.tables.values().flatten().cloned().collect::<Vec<_>>();
         let (before, after) = (named(&catalogue), named(&changed));
@@ -152,10 +181,13 @@ impl Database {
         Ok(())
     }
 
-    /// Makes a table of a file of rows, or gives one other rows.
-    fn put_table(&self, name: &str, file: String) -> Result<()> {
+    /// Makes a table of a file of rows, which says something of them, or gives one other rows.
+    fn put_table(&self, name: &str, file: String, rules: Option<&Rules>) -> Result<()> {
         self.change(|catalogue| {
             catalogue.tables.insert(name.to_string(), vec![file]);
+            if let Some(rules) = rules {
+                catalogue.set_rules(name, rules.clone());
+            }
         })
     }
 
@@ -179,6 +211,8 @@ impl Database {
         self.change(|catalogue| {
             if let Some(files) = catalogue.tables.remove(name) {
                 catalogue.tables.insert(to.to_string(), files);
+                let rules = catalogue.rules.remove(name).unwrap_or_default();
+                catalogue.set_rules(to, rules);
             }
         })
     }
@@ -186,6 +220,7 @@ impl Database {
     fn drop_table(&self, name: &str) -> Result<()> {
         self.change(|catalogue| {
             catalogue.tables.remove(name);
+            catalogue.rules.remove(name);
         })
     }
 
@@ -232,6 +267,18 @@ impl Database {
                 let _ = fs::remove_file(entry.path());
             }
         }
+    }
+}
+
+impl KeepsSequences for Database {
+    fn with_sequences(&self, change: &mut dyn FnMut(&mut BTreeMap<String, Sequence>)) -> Result<()> {
+        self.change(|catalogue| change(&mut catalogue.sequences))
+    }
+}
+
+impl KeepsTypes for Database {
+    fn with_types(&self, change: &mut dyn FnMut(&mut NamedTypes)) -> Result<()> {
+        self.change(|catalogue| change(&mut catalogue.types))
     }
 }
 

@@ -67,7 +67,7 @@ impl Drop for NewRows {
 pub(super) async fn write(
     database: &Database,
     schema: &SchemaRef,
-    mut rows: SendableRecordBatchStream,
+    rows: &mut SendableRecordBatchStream,
 ) -> Result<NewRows> {
     let mut new = NewRows { path: database.new_file(), rows: 0, is_kept: false };
     let (to_writer, batches) = mpsc::channel(WAITING);
@@ -162,11 +162,12 @@ impl DataSink for RowsSink {
         &self.schema
     }
 
-    async fn write_all(&self, data: SendableRecordBatchStream, _: &Arc<TaskContext>) -> Result<u64> {
+    async fn write_all(&self, mut data: SendableRecordBatchStream, _: &Arc<TaskContext>) -> Result<u64> {
         let KeptTable { database, name } = &self.table;
-        let new = write(database, &self.schema, data).await?;
+        // The stream is let go of when its rows are in their place: until then nobody else writes rows that were compared with what there is.
+        let new = write(database, &self.schema, &mut data).await?;
         match (self.replaces, new.rows) {
-            (true, _) => new.keep(|file| database.put_table(name, file)),
+            (true, _) => new.keep(|file| database.put_table(name, file, None)),
             // Nothing changes.
             (false, 0) => Ok(0),
             (false, _) => new.keep(|file| database.add_rows(name, file)),

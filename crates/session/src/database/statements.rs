@@ -7,10 +7,13 @@ use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{TableReference, exec_err, not_impl_err, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan, Statement as LogicalStatement};
+use datafusion::logical_expr::{
+    CreateMemoryTable, DdlStatement, Expr, LogicalPlan, Statement as LogicalStatement,
+};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 
 use super::{Database, Persist, rows};
+use crate::constraints::rules::{RULES, Rules};
 
 /// What a statement changes of a database.
 #[derive(Debug)]
@@ -111,16 +114,17 @@ impl Database {
         }
     }
 
-    /// Makes a table of the rows that a plan gives, in place of the one that has the name.
+    /// Makes a table of the rows that a plan gives, in place of the one that has the name; without rules it says of them what it has said.
     pub(crate) async fn create_table(
         &self,
         name: &str,
         (plan, schema): (Arc<dyn ExecutionPlan>, SchemaRef),
+        rules: Option<&Rules>,
         state: &SessionState,
     ) -> Result<()> {
-        let stream = execute_stream(plan, Arc::new(state.into()))?;
-        let new = rows::write(self, &schema, stream).await?;
-        new.keep(|file| self.put_table(name, file)).map(|_| ())
+        let mut stream = execute_stream(plan, Arc::new(state.into()))?;
+        let new = rows::write(self, &schema, &mut stream).await?;
+        new.keep(|file| self.put_table(name, file, rules)).map(|_| ())
     }
 
     /// Carries out a change beside that of the session, which is made; `text`: the statement.
@@ -135,14 +139,21 @@ impl Database {
     }
 }
 
-/// The columns of a new table. What a file of rows cannot hold is an error.
-pub(crate) fn columns_of(create: &CreateMemoryTable) -> Result<SchemaRef> {
+/// What a new table says of its rows. DataFusion's defaults alone, which are those of a session without corrections, are none in SQL.
+pub(crate) fn rules_of(create: &CreateMemoryTable) -> Result<Rules> {
+    let rules = Rules::among(&create.column_defaults);
     if !create.constraints.is_empty() {
         return not_impl_err!("PRIMARY KEY and UNIQUE of a table of a database: nothing would see to them");
     }
-    if let Some((column, _)) = create.column_defaults.first() {
-        return not_impl_err!("DEFAULT of a column of a table of a database: {column}");
+    let lost = |column: &&(String, Expr)| column.0 != RULES && !rules.defaults.contains_key(&column.0);
+    match create.column_defaults.iter().find(lost) {
+        Some((column, _)) => not_impl_err!("DEFAULT of a column of a table of a database: {column}"),
+        None => Ok(rules),
     }
+}
+
+/// The columns of a new table. What a file of rows cannot hold is an error.
+pub(crate) fn columns_of(create: &CreateMemoryTable) -> Result<SchemaRef> {
     let mut schema = Arc::clone(create.input.schema().inner());
     // That the rows of a query have no NULL says nothing of those that come later; columns that are declared may say so.
     if !matches!(create.input.as_ref(), LogicalPlan::EmptyRelation(_)) {

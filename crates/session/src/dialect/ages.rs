@@ -1,6 +1,9 @@
 //! `age(later, earlier)`: the time between two moments in months, days and parts of a day, as a calendar counts them.
 
-use chrono::{DateTime, Datelike, Months, NaiveDate, Timelike, Utc};
+use chrono::{DateTime, Datelike, Utc};
+use kelpie_datafusion::{date_of, first_of};
+
+const DAY_US: i64 = 86_400_000_000;
 
 /// A time between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,21 +24,22 @@ pub(super) fn age(later: i64, earlier: i64) -> Option<Age> {
 
 /// The age, where the later moment is not before the earlier one.
 fn between(later: i64, earlier: i64) -> Option<Age> {
-    let (later, earlier) =
-        (DateTime::from_timestamp_micros(later)?, DateTime::from_timestamp_micros(earlier)?);
-    let time = |moment: &DateTime<Utc>| {
-        i64::from(moment.num_seconds_from_midnight()) * 1_000_000_000 + i64::from(moment.nanosecond())
-    };
-    let month = |moment: &DateTime<Utc>| i64::from(moment.year()) * 12 + i64::from(moment.month0());
-    let mut nanoseconds = time(&later) - time(&earlier);
-    let mut days = i64::from(later.day()) - i64::from(earlier.day());
-    let mut months = month(&later) - month(&earlier);
+    let calendar = DateTime::<Utc>::MIN_UTC.timestamp_micros()..=DateTime::<Utc>::MAX_UTC.timestamp_micros();
+    if !calendar.contains(&later) || !calendar.contains(&earlier) {
+        return None;
+    }
+    let time = |moment: i64| moment.rem_euclid(DAY_US) * 1_000;
+    let (year, month, day) = date_of(later.div_euclid(DAY_US));
+    let (from_year, from_month, from_day) = date_of(earlier.div_euclid(DAY_US));
+    let mut nanoseconds = time(later) - time(earlier);
+    let mut days = day - from_day;
+    let mut months = (year - from_year) * 12 + month - from_month;
     if nanoseconds < 0 {
-        nanoseconds += 86_400_000_000_000;
+        nanoseconds += DAY_US * 1_000;
         days -= 1;
     }
     if days < 0 {
-        days += i64::from(days_of_month(earlier.year(), earlier.month())?);
+        days += days_of_month(from_year * 12 + from_month);
         months -= 1;
     }
     Some(Age { months: i32::try_from(months).ok()?, days: i32::try_from(days).ok()?, nanoseconds })
@@ -49,13 +53,13 @@ pub(super) fn whole_months(from: i64, to: i64) -> Option<i64> {
     let (from, to) = (DateTime::from_timestamp_micros(from)?, DateTime::from_timestamp_micros(to)?);
     let months = (i64::from(to.year()) - i64::from(from.year())) * 12 + i64::from(to.month())
         - i64::from(from.month());
-    let day = from.day().min(days_of_month(to.year(), to.month())?);
-    let is_reached = (day, from.time()) <= (to.day(), to.time());
+    let length = days_of_month(i64::from(to.year()) * 12 + i64::from(to.month0()));
+    let day = i64::from(from.day()).min(length);
+    let is_reached = (day, from.time()) <= (i64::from(to.day()), to.time());
     Some(if is_reached { months } else { months - 1 })
 }
 
-fn days_of_month(year: i32, month: u32) -> Option<u32> {
-    let first = NaiveDate::from_ymd_opt(year, month, 1)?;
-    let next = first.checked_add_months(Months::new(1))?;
-    u32::try_from((next - first).num_days()).ok()
+/// How long a month is, counted from the year 0 on.
+fn days_of_month(month: i64) -> i64 {
+    first_of(month + 1) - first_of(month)
 }

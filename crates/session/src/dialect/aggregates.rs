@@ -7,17 +7,18 @@ use datafusion::arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
-use datafusion::functions_aggregate::any_value::AnyValue;
 use datafusion::functions_aggregate::array_agg::ArrayAgg;
+use datafusion::functions_aggregate::string_agg::StringAgg;
 use datafusion::functions_aggregate::{median, percentile_cont};
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 use kelpie_datafusion::{
-    ArgMost, Counted, GroupedAnyValue, GroupedArrayAgg, Median, PercentileCont, QuantileDisc,
+    ArgMost, Counted, GroupedArrayAgg, GroupedEnd, GroupedStringAgg, Median, PercentileCont, QuantileDisc,
+    name_and_signature,
 };
 
-/// Adds the aggregates that a session has not got yet, and makes `array_agg` and `any_value` ones for many groups, `percentile_cont` exact, and `median` one
+/// Adds the aggregates that a session has not got yet, and makes `array_agg`, `string_agg`, `any_value`, `first_value` and `last_value` ones for many groups, `percentile_cont` exact, and `median` one
 /// of times and texts.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
     let float = Signature::exact(vec![DataType::Float64], Volatility::Immutable);
@@ -31,7 +32,11 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
             state.register_udaf(Arc::new(aggregate))?;
         }
     }
-    replace::<AnyValue>(state, AggregateUDF::new_from_impl(GroupedAnyValue::default()))?;
+    let ends: Vec<_> = state.aggregate_functions().values().filter_map(GroupedEnd::of).collect();
+    for end in ends {
+        state.register_udaf(Arc::new(AggregateUDF::new_from_impl(end)))?;
+    }
+    replace::<StringAgg>(state, AggregateUDF::new_from_impl(GroupedStringAgg::default()))?;
     replace::<ArrayAgg>(state, AggregateUDF::new_from_impl(GroupedArrayAgg::default()))?;
     replace::<percentile_cont::PercentileCont>(
         state,
@@ -56,13 +61,7 @@ struct Product {
 }
 
 impl AggregateUDFImpl for Product {
-    fn name(&self) -> &str {
-        "product"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!("product");
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Float64)

@@ -10,38 +10,49 @@ use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTable, AlterTableOperation, CastKind, ColumnDef, ColumnOption, DataType, Expr,
-    Ident, ObjectName, Query, RenameTableNameKind, SelectItem, SetExpr, Statement as Sql, TableFactor,
+    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, DataType, Expr, Ident,
+    ObjectName, Query, RenameTableNameKind, SelectItem, SetExpr, Statement as Sql, TableFactor,
     TableWithJoins, Value,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::types;
+use crate::constraints::altered::{add_constraint, check_rows};
+use crate::constraints::checked_rows::{Writing, referring, refuse_named};
+use crate::constraints::rules::Rules;
 use crate::database::Database;
-use crate::syntax::{normal, plain_query, quoted, reference_of, select_all, taken};
+use crate::syntax::{self, normal, plain_query, quoted, reference_of, select_all, taken};
 
-/// Writes such a statement as one that makes the table anew; others stay as they are.
+/// Writes such a statement as one that makes the table anew, and gives what that says of its rows; others stay as they are.
 pub(crate) async fn written_anew(
     state: &SessionState,
     database: Option<&Database>,
     statement: &mut Statement,
-) -> Result<()> {
-    let Statement::Statement(inner) = statement else { return Ok(()) };
-    let (name, query) = match inner.as_mut() {
+) -> Result<Option<Rules>> {
+    let Statement::Statement(inner) = statement else { return Ok(None) };
+    let (name, (query, rules)) = match inner.as_mut() {
         Sql::AlterTable(alter) => {
             let name = alter.name.clone();
             if let [AlterTableOperation::RenameTable { table_name }] = alter.operations.as_slice() {
                 let (RenameTableNameKind::To(to) | RenameTableNameKind::As(to)) = table_name;
                 rename(state, database, (&name, to), alter.if_exists).await?;
                 **inner = nothing(&name)?;
-                return Ok(());
+                return Ok(None);
             }
             let Some(columns) = Columns::of(state, database, &name, alter.if_exists).await? else {
                 **inner = nothing(&name)?;
-                return Ok(());
+                return Ok(None);
             };
-            (name, columns.altered(alter)?)
+            let adds = |operation: &AlterTableOperation| {
+                matches!(operation, AlterTableOperation::AddConstraint { .. })
+            };
+            let adds_constraint = alter.operations.iter().any(adds);
+            let altered = columns.altered(alter)?;
+            if adds_constraint {
+                check_rows(&reference(&name)?, &altered.1, state).await?;
+            }
+            (name, altered)
         }
         Sql::CreateView(view) if view.if_not_exists => {
             if is_there(state, &view.name).await? {
@@ -49,9 +60,9 @@ pub(crate) async fn written_anew(
             } else {
                 view.if_not_exists = false;
             }
-            return Ok(());
+            return Ok(None);
         }
-        _ => return Ok(()),
+        _ => return Ok(None),
     };
     let made = Parser::parse_sql(&GenericDialect, "CREATE OR REPLACE TABLE made AS SELECT 1")?.pop();
     if let Some(Sql::CreateTable(mut made)) = made {
@@ -59,7 +70,7 @@ pub(crate) async fn written_anew(
         made.query = Some(Box::new(query));
         **inner = Sql::CreateTable(made);
     }
-    Ok(())
+    Ok(Some(rules))
 }
 
 /// A statement by which nothing is done: of the kind that something of this name is not, or of nothing.
@@ -95,6 +106,7 @@ async fn rename(
         return Ok(());
     }
     let (old, new) = (reference(from)?, reference(to)?);
+    refuse_named(&old, state).await?;
     if new.schema().is_some() {
         return plan_err!("ALTER TABLE … RENAME TO takes a name without a schema: {to}");
     }
@@ -109,6 +121,9 @@ async fn rename(
     if schema.table(new.table()).await?.is_some() {
         return plan_err!("there is a table {to} already");
     }
+    if let Some(writing) = state.config().get_extension::<Writing>() {
+        writing.rename(&old, &new);
+    }
     if let Some(kept) = database.and_then(|database| Some((database, database.kept_name(&old, state)?))) {
         return kept.0.rename_table(&kept.1, new.table());
     }
@@ -122,6 +137,9 @@ async fn rename(
 struct Columns {
     table: ObjectName,
     items: Vec<Column>,
+    rules: Rules,
+    /// Whether rows of other tables name its own.
+    is_named: bool,
 }
 
 /// A column, and what it is of the rows that there are.
@@ -155,16 +173,20 @@ impl Columns {
             let name = quoted(field.name());
             Column { value: Expr::Identifier(name.clone()), name }
         });
-        let columns = Columns { table: table.clone(), items: items.collect() };
+        let rules = Rules::of(provider.as_ref());
+        let is_named = !referring(&reference, state).await?.is_empty();
+        let columns = Columns { table: table.clone(), items: items.collect(), rules, is_named };
         columns.refuse_defaults(provider.as_ref())?;
         Ok(Some(columns))
     }
 
-    /// What the table is made of has no defaults.
+    /// What the table is made of has no defaults but those that are known in SQL.
     fn refuse_defaults(&self, provider: &dyn TableProvider) -> Result<()> {
-        let default =
-            self.items.iter().find(|column| provider.get_column_default(&column.name.value).is_some());
-        match default {
+        let is_lost = |column: &&Column| {
+            let name = &column.name.value;
+            provider.get_column_default(name).is_some() && !self.rules.defaults.contains_key(name)
+        };
+        match self.items.iter().find(is_lost) {
             Some(column) => {
                 plan_err!("{} has a DEFAULT, which would be lost: make the table anew", column.name)
             }
@@ -186,8 +208,8 @@ impl Columns {
         }
     }
 
-    /// The rows of the table after all operations.
-    fn altered(mut self, alter: &mut AlterTable) -> Result<Query> {
+    /// The rows of the table after all operations, and what it says of them.
+    fn altered(mut self, alter: &mut AlterTable) -> Result<(Query, Rules)> {
         for operation in &mut alter.operations {
             self.alter(operation)?;
         }
@@ -208,7 +230,7 @@ impl Columns {
         select.projection = items
             .map(|column| SelectItem::ExprWithAlias { expr: column.value, alias: column.name })
             .collect();
-        Ok(plain_query(SetExpr::Select(Box::new(select))))
+        Ok((plain_query(SetExpr::Select(Box::new(select))), self.rules))
     }
 
     fn alter(&mut self, operation: &mut AlterTableOperation) -> Result<()> {
@@ -220,8 +242,12 @@ impl Columns {
                         false => plan_err!("{} has a column {} already", self.table, column_def.name),
                     };
                 }
-                let value = cast(default_of(column_def)?, &mut column_def.data_type);
-                self.items.push(Column { name: quoted(normal(&column_def.name)), value });
+                let (value, name) = (default_of(column_def)?, normal(&column_def.name));
+                if value != Expr::value(Value::Null) {
+                    self.rules.defaults.insert(name.clone(), value.to_string());
+                }
+                let value = cast(value, &mut column_def.data_type);
+                self.items.push(Column { name: quoted(name), value });
                 Ok(())
             }
             AlterTableOperation::DropColumn { column_names, if_exists, .. } => {
@@ -233,7 +259,10 @@ impl Columns {
                                 self.table
                             );
                         }
-                        Some(place) => drop(self.items.remove(place)),
+                        Some(place) => {
+                            self.rules.drop_column(&self.items[place].name.value)?;
+                            self.items.remove(place);
+                        }
                         None if *if_exists => {}
                         None => drop(self.found(name)?),
                     }
@@ -245,7 +274,15 @@ impl Columns {
                 if self.place(new_column_name).is_some_and(|other| other != place) {
                     return plan_err!("{} has a column {new_column_name} already", self.table);
                 }
-                self.items[place].name = quoted(normal(new_column_name));
+                let (old, new) = (&self.items[place].name.value, normal(new_column_name));
+                if self.is_named && self.rules.keys.iter().any(|key| key.columns.contains(old)) {
+                    return plan_err!(
+                        "the column {old} of {} has to stay: rows of another table name it",
+                        self.table
+                    );
+                }
+                self.rules.rename_column(old, &new)?;
+                self.items[place].name = quoted(new);
                 Ok(())
             }
             AlterTableOperation::AlterColumn {
@@ -254,12 +291,38 @@ impl Columns {
             } => {
                 let place = self.found(column_name)?;
                 let column = &mut self.items[place];
+                self.rules.refuse_use(&column.name.value, "have another type")?;
                 let value = using.as_mut().map_or_else(|| column.value.clone(), taken);
                 column.value = cast(value, data_type);
                 Ok(())
             }
+            AlterTableOperation::AlterColumn {
+                column_name,
+                op: AlterColumnOperation::SetDefault { value },
+            } => {
+                let name = self.items[self.found(column_name)?].name.value.clone();
+                self.rules.defaults.insert(name, value.to_string());
+                Ok(())
+            }
+            AlterTableOperation::AlterColumn { column_name, op: AlterColumnOperation::DropDefault } => {
+                let name = &self.items[self.found(column_name)?].name.value;
+                self.rules.defaults.remove(name);
+                Ok(())
+            }
+            AlterTableOperation::AddConstraint { constraint, .. } => {
+                let names = self.items.iter().map(|column| column.name.value.clone());
+                let table = self.table.to_string();
+                add_constraint(&mut self.rules, (table, names.collect()), constraint.clone())
+            }
+            AlterTableOperation::DropConstraint { if_exists, name, .. } => {
+                match self.rules.drop_constraint(&normal(name)) || *if_exists {
+                    true => Ok(()),
+                    false => plan_err!("{} has no constraint named {name}", self.table),
+                }
+            }
             other => plan_err!(
-                "ALTER TABLE {} {other} is not supported: it has ADD COLUMN, DROP COLUMN, RENAME COLUMN, RENAME TO, ALTER COLUMN … TYPE",
+                "ALTER TABLE {} {other} is not supported: it has ADD COLUMN, DROP COLUMN, RENAME COLUMN, RENAME TO, ALTER COLUMN … TYPE, \
+                 ALTER COLUMN … SET and DROP DEFAULT, ADD and DROP CONSTRAINT",
                 self.table
             ),
         }
@@ -286,6 +349,5 @@ fn default_of(column: &ColumnDef) -> Result<Expr> {
 
 fn cast(value: Expr, data_type: &mut DataType) -> Expr {
     types::convert(data_type);
-    let data_type = data_type.clone();
-    Expr::Cast { kind: CastKind::Cast, expr: Box::new(value), data_type, array: false, format: None }
+    syntax::cast(value, data_type.clone())
 }

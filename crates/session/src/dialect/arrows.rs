@@ -3,9 +3,9 @@
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 
-use super::functions::{literal, text};
+use super::functions::text;
 use crate::operators::{left_of, level, level_between, right_of};
-use crate::syntax::{call, taken};
+use crate::syntax::{call, literal, taken};
 
 /// What a function of the session's that reads JSON with arrows of its own is called.
 const OTHER: &str = "json_get";

@@ -21,6 +21,7 @@ use datafusion::sql::sqlparser::ast::{Ident, Join, JoinConstraint, JoinOperator,
 use super::functions::text;
 use super::joins::is_asof;
 use super::statements::{ASOF_INNER, ASOF_LEFT};
+use crate::syntax::last_name;
 
 /// Plans relations that end in an ASOF join.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ fn planned(left: TableFactor, join: Join, context: &mut dyn RelationPlannerConte
 }
 
 fn single(name: &ObjectName) -> Result<Ident> {
-    match name.0.last().and_then(|part| part.as_ident()) {
+    match last_name(name) {
         Some(name) => Ok(name.clone()),
         None => plan_err!("{name} is no column"),
     }

@@ -7,12 +7,12 @@ use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, Query, Stateme
 
 use super::statements::BY_NAME;
 use crate::corrections::{Which, write_out_columns};
-use crate::syntax::quoted;
+use crate::syntax::{quoted, statement_of};
 
 /// Names the columns that such a statement inserts into.
 pub(crate) async fn name_columns(state: &SessionState, statement: &mut Statement) -> Result<()> {
     let Some(query) = query_by_name(statement) else { return Ok(()) };
-    let mut query = Statement::Statement(Box::new(Sql::Query(Box::new(query))));
+    let mut query = statement_of(query);
     write_out_columns(state, &mut query, Which::Merged).await?;
     let plan = state.statement_to_plan(query).await?;
     let names = plan.schema().fields().iter();

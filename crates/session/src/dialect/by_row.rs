@@ -13,6 +13,7 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::{ScalarValue, exec_datafusion_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use kelpie_datafusion::{CallRows, name_and_signature};
 use regex::{Regex, RegexBuilder};
 
 use super::names_of_types::name_of_type;
@@ -210,17 +211,7 @@ fn value<'a>(column: &'a ArrayRef, row: usize) -> Option<Value<'a>> {
 }
 
 impl ScalarUDFImpl for ByRow {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn aliases(&self) -> &[String] {
-        &self.aliases
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!(with aliases);
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
         if !(self.least..=self.parameters.len()).contains(&arguments.len()) {
@@ -241,15 +232,14 @@ impl ScalarUDFImpl for ByRow {
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_one = arguments.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
-        let rows = if is_one { 1 } else { arguments.number_rows };
+        let rows = CallRows::of(&arguments);
         let mut columns = Vec::with_capacity(arguments.args.len());
         for (value, kind) in arguments.args.iter().zip(self.parameters) {
-            columns.push(cast(&value.to_array(rows)?, &kind.data_type())?);
+            columns.push(cast(&value.to_array(rows.count)?, &kind.data_type())?);
         }
-        let mut answers = Answers::of(&self.result, rows)?;
+        let mut answers = Answers::of(&self.result, rows.count)?;
         let mut row = Row { function: self.name, values: Vec::new(), patterns: HashMap::new() };
-        for place in 0..rows {
+        for place in 0..rows.count {
             row.values.clear();
             row.values.extend(columns.iter().map_while(|column| value(column, place)));
             match row.values.len() == columns.len() {
@@ -257,11 +247,7 @@ impl ScalarUDFImpl for ByRow {
                 false => answers.add_null(),
             }
         }
-        let answers = answers.finish()?;
-        Ok(match is_one {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&answers, 0)?),
-            false => ColumnarValue::Array(answers),
-        })
+        rows.answer(answers.finish()?)
     }
 }
 

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::names_of_types::name_of_type;
+use crate::constraints::rules::Rules;
 
 /// The schema of DataFusion's own views.
 const OF_VIEWS: &str = "information_schema";
@@ -57,8 +58,8 @@ impl What {
         let fields = match self {
             What::Tables => [
                 of_schema(),
-                vec![text("table_name"), flag("internal"), flag("temporary"), flag("has_primary_key")],
-                vec![number("estimated_size"), number("column_count")],
+                vec![text("table_name"), text("comment"), flag("internal"), flag("temporary")],
+                vec![flag("has_primary_key"), number("estimated_size"), number("column_count")],
             ]
             .concat(),
             What::Views => [
@@ -74,8 +75,8 @@ impl What {
             .concat(),
             What::Columns => [
                 of_schema(),
-                vec![text("table_name"), text("column_name"), number("column_index"), flag("internal")],
-                vec![text("column_default"), flag("is_nullable"), text("data_type")],
+                vec![text("table_name"), text("column_name"), number("column_index"), text("comment")],
+                vec![flag("internal"), text("column_default"), flag("is_nullable"), text("data_type")],
             ]
             .concat(),
             What::TableInfo => {
@@ -101,11 +102,21 @@ impl What {
         let columns = table.provider.schema();
         let count = columns.fields().len();
         let is_view = table.provider.table_type() == TableType::View;
+        let rules = Rules::of(table.provider.as_ref());
+        let comment = |comment: Option<&String>| ScalarValue::Utf8(comment.cloned());
         match self {
             What::Tables if !is_view => {
                 let rows = table.provider.statistics().and_then(|known| known.num_rows.get_value().copied());
                 let rows = rows.map_or(ScalarValue::Int64(None), number);
-                vec![[own(), vec![flag(false), flag(false), flag(false), rows, number(count)]].concat()]
+                let of_table = vec![
+                    comment(rules.comment.as_ref()),
+                    flag(false),
+                    flag(false),
+                    flag(rules.primary_key().is_some()),
+                    rows,
+                    number(count),
+                ];
+                vec![[own(), of_table].concat()]
             }
             What::Views if is_view => {
                 let sql = ScalarValue::Utf8(table.provider.get_table_definition().map(Into::into));
@@ -117,14 +128,18 @@ impl What {
                     let default = table.provider.get_column_default(field.name());
                     let default = ScalarValue::Utf8(default.map(|default| default.to_string()));
                     let (name, kind) = (text(field.name()), text(&name_of_type(field.data_type())));
-                    let nullable = field.is_nullable();
+                    let is_key = rules.primary_key().is_some_and(|key| key.columns.contains(field.name()));
+                    let nullable = field.is_nullable() && !is_key;
                     match self {
                         What::TableInfo => {
-                            vec![number(place), name, kind, flag(!nullable), default, flag(false)]
+                            vec![number(place), name, kind, flag(!nullable), default, flag(is_key)]
                         }
                         _ => {
-                            let place = number(place + 1);
-                            [own(), vec![name, place, flag(false), default, flag(nullable), kind]].concat()
+                            let (place, said) =
+                                (number(place + 1), comment(rules.comments.get(field.name())));
+                            let of_column =
+                                vec![name, place, said, flag(false), default, flag(nullable), kind];
+                            [own(), of_column].concat()
                         }
                     }
                 };

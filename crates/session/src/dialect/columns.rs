@@ -9,8 +9,8 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Ident, IdentWithAlias, ObjectName, ObjectNamePart, Query, RenameSelectItem, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Statement as Sql, WildcardAdditionalOptions, With,
+    Ident, IdentWithAlias, ObjectName, Query, RenameSelectItem, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, WildcardAdditionalOptions,
 };
 use regex::Regex;
 
@@ -18,8 +18,10 @@ use super::functions::text;
 use super::macros::Macros;
 use super::short_forms::NOT;
 use super::words::has;
-use crate::corrections::{Which, with_needed, write_out_columns};
-use crate::syntax::{Flow, Walk, name_of, normal, plain_query, quoted, select_all, visit, visit_own};
+use crate::corrections::{Which, seek_query, write_out_columns};
+use crate::syntax::{
+    Flow, Walk, ended, last_name, name_of, normal, quoted, select_from, statement_of, visit, visit_own,
+};
 
 const NAME: &str = "columns";
 
@@ -33,10 +35,10 @@ pub(crate) async fn expand(state: &SessionState, sql: &str, statement: &mut Stat
         return Ok(());
     }
     loop {
-        let mut seek = Seek { named: vec![], found: None };
-        let _ = visit(statement, &mut seek);
-        let Some(all) = seek.found else { return Ok(()) };
-        let mut all = Statement::Statement(Box::new(Sql::Query(Box::new(all))));
+        // The first SELECT with such an expression, and all that its FROM has.
+        let all = seek_query(statement, &mut |query| Some(select_from(first(&mut query.body)?.from.clone())));
+        let Some(all) = all else { return Ok(()) };
+        let mut all = statement_of(all);
         write_out_columns(state, &mut all, Which::Merged).await?;
         let plan = state.statement_to_plan(all).await?;
         let columns = plan.schema().iter().map(|(table, field)| {
@@ -47,10 +49,7 @@ pub(crate) async fn expand(state: &SessionState, sql: &str, statement: &mut Stat
             };
             Known { table: table.map(|table| table.table().to_string()), name: field.name().clone(), expr }
         });
-        let mut expand = Expand { columns: columns.collect() };
-        if let ControlFlow::Break(Some(error)) = visit(statement, &mut expand) {
-            return Err(error);
-        }
+        ended(visit(statement, &mut Expand { columns: columns.collect() }))?;
     }
 }
 
@@ -59,33 +58,6 @@ struct Known {
     table: Option<String>,
     name: String,
     expr: Expr,
-}
-
-/// Looks for the first SELECT with such an expression, and all that its FROM has.
-struct Seek {
-    named: Vec<Option<With>>,
-    found: Option<Query>,
-}
-
-impl Walk for Seek {
-    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
-        self.named.push(query.with.clone());
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
-        // What is named within it has been looked at by now.
-        if let Some(select) = first(&mut query.body) {
-            let from = select.from.clone();
-            let mut all = plain_query(SetExpr::Select(Box::new(select_all(from))));
-            let named: Vec<&With> = self.named.iter().flatten().collect();
-            all.with = with_needed(&named, &mut all);
-            self.found = Some(all);
-            return ControlFlow::Break(None);
-        }
-        self.named.pop();
-        ControlFlow::Continue(())
-    }
 }
 
 /// The first SELECT of a query's body that has such an expression.
@@ -183,9 +155,8 @@ impl Expand {
 
     /// All columns of a star, some of them under other names.
     fn renamed(&self, star: &Renamed<'_>) -> Result<Vec<SelectItem>> {
-        let is_named = |name: &ObjectName, known: &Known| {
-            name.0.last().and_then(ObjectNamePart::as_ident).is_some_and(|name| is_it(name, known))
-        };
+        let is_named =
+            |name: &ObjectName, known: &Known| last_name(name).is_some_and(|name| is_it(name, known));
         let excluded = match &star.options.opt_exclude {
             Some(ExcludeSelectItem::Single(name)) => std::slice::from_ref(name),
             Some(ExcludeSelectItem::Multiple(names)) => names.as_slice(),
@@ -245,7 +216,7 @@ fn renamed(item: &SelectItem) -> Option<Renamed<'_>> {
     let (table, options) = match item {
         SelectItem::Wildcard(options) => (None, options),
         SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
-            (Some(normal(name.0.last()?.as_ident()?)), options)
+            (Some(normal(last_name(name)?)), options)
         }
         _ => return None,
     };
@@ -290,7 +261,7 @@ fn meant(call: &Function) -> Result<Meant> {
                 Some(ExcludeSelectItem::Multiple(names)) => names.clone(),
                 None => return plan_err!("{call}: only EXCLUDE may stand behind *"),
             };
-            let name = |name: &ObjectName| name.0.last().and_then(ObjectNamePart::as_ident).map(normal);
+            let name = |name: &ObjectName| last_name(name).map(normal);
             Ok(Meant::AllBut(excluded.iter().filter_map(name).collect()))
         }
         [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(names)))] => {

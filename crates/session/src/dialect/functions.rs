@@ -4,14 +4,14 @@ use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, ObjectNamePart, TimezoneInfo, Value,
+    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    Ident, ObjectName, ObjectNamePart, TimezoneInfo, Value,
 };
 
 use super::macros::{Spent, known};
 use super::truths::{SUMS, is_condition};
 use super::{array_subqueries, formats, ordered_sets, substrings};
-use crate::syntax::{Flow, Walk, call, name_of, taken, visit_part};
+use crate::syntax::{call, cast, change_exprs, literal, name_of, taken};
 
 /// Functions of any number of arguments that have another name.
 const RENAMED: [(&str, &str); 5] = [
@@ -47,22 +47,9 @@ const OTHER_ARGUMENTS: [(&str, usize, &str); 17] = [
 
 /// Functions that are written out here.
 const OWN: [&str; 16] = [
-    "current_database",
-    "struct_pack",
-    "date_diff",
-    "datediff",
-    "date_sub",
-    "datesub",
-    "try",
-    "strftime",
-    "time_bucket",
-    "current_setting",
-    "list_aggregate",
-    "list_aggr",
-    "array_aggregate",
-    "array_aggr",
-    "aggregate",
-    "string_agg",
+    "current_database", "struct_pack", "date_diff", "datediff", "date_sub", "datesub", "try", "strftime",
+    "time_bucket", "current_setting", "list_aggregate", "list_aggr", "array_aggregate", "array_aggr",
+    "aggregate", "string_agg",
 ];
 
 /// Options of other engines, and what they are here.
@@ -287,10 +274,6 @@ pub(super) fn text(expr: &Expr) -> Option<&str> {
     }
 }
 
-pub(super) fn literal(text: impl Into<String>) -> Expr {
-    Expr::value(Value::SingleQuotedString(text.into()))
-}
-
 /// `struct_pack(a := 1)` is `named_struct('a', 1)`. A column without a name of its own gives that.
 fn struct_pack(function: &Function) -> Result<Expr> {
     let mut fields = Vec::new();
@@ -344,22 +327,14 @@ fn tried(function: &Function) -> Result<Expr> {
         return plan_err!("try takes one expression");
     };
     let mut only = only.clone();
-    let _ = visit_part(&mut only, &mut TriedCasts);
+    change_exprs(&mut only, &mut |expr| {
+        if let Expr::Cast { kind, .. } = expr {
+            *kind = CastKind::TryCast;
+        }
+    });
     match &only {
         Expr::Cast { .. } => Ok(only),
         _ => plan_err!("try takes a cast, such as try(x::integer): what else fails is an error"),
-    }
-}
-
-/// Makes casts ones that give NULL.
-struct TriedCasts;
-
-impl Walk for TriedCasts {
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Expr::Cast { kind, .. } = expr {
-            *kind = datafusion::sql::sqlparser::ast::CastKind::TryCast;
-        }
-        std::ops::ControlFlow::Continue(())
     }
 }
 
@@ -515,16 +490,6 @@ fn timestamp(text: &str) -> Expr {
 
 fn as_timestamp(expr: Expr) -> Expr {
     cast(expr, DataType::Timestamp(None, TimezoneInfo::None))
-}
-
-fn cast(expr: Expr, data_type: DataType) -> Expr {
-    Expr::Cast {
-        kind: datafusion::sql::sqlparser::ast::CastKind::Cast,
-        expr: Box::new(expr),
-        data_type,
-        array: false,
-        format: None,
-    }
 }
 
 /// The value of an option as it is now.

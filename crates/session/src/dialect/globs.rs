@@ -8,38 +8,16 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use regex::Regex;
 
 use super::by_row::{Definition, Kind};
-use super::functions::{literal, text};
+use super::functions::text;
 use super::words::{Change, Words};
-use crate::syntax::{call, taken};
+use crate::syntax::{call, literal, taken};
 
 const MATCHES: &str = "glob_matches";
 
 /// Words that may follow the name of a column or a table.
 const CLAUSES: [&str; 24] = [
-    "from",
-    "where",
-    "group",
-    "having",
-    "order",
-    "limit",
-    "offset",
-    "union",
-    "except",
-    "intersect",
-    "join",
-    "on",
-    "using",
-    "inner",
-    "left",
-    "right",
-    "full",
-    "cross",
-    "qualify",
-    "window",
-    "as",
-    "asc",
-    "desc",
-    "is",
+    "from", "where", "group", "having", "order", "limit", "offset", "union", "except", "intersect", "join",
+    "on", "using", "inner", "left", "right", "full", "cross", "qualify", "window", "as", "asc", "desc", "is",
 ];
 
 /// Writes GLOB between two operands as REGEXP, and REGEXP as RLIKE.

@@ -9,6 +9,7 @@ use datafusion::common::hash_utils::{QualityRandomState, create_hashes};
 use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use kelpie_datafusion::name_and_signature;
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -23,13 +24,7 @@ impl HashFunction {
 }
 
 impl ScalarUDFImpl for HashFunction {
-    fn name(&self) -> &'static str {
-        "hash"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!("hash");
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         match arguments {

@@ -9,13 +9,12 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::{exec_datafusion_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType as SqlType, DateTimeField, Expr, Interval, Value,
-};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType as SqlType, DateTimeField, Expr, Interval};
+use kelpie_datafusion::{CallRows, name_and_signature};
 
 use super::names_of_types::name_of_type;
 use super::rewrite::double;
-use crate::syntax::{call, taken};
+use crate::syntax::{call, literal, number, taken};
 
 const NAME: &str = "interval_times";
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
@@ -41,7 +40,7 @@ pub(super) fn rewrite(expr: &mut Expr) {
         }
         Expr::BinaryOp { left, op: BinaryOperator::Divide, right } if is_interval(left) => {
             let part = Expr::BinaryOp {
-                left: Box::new(double(Expr::value(Value::Number("1".into(), false)))),
+                left: Box::new(double(number("1"))),
                 op: BinaryOperator::Divide,
                 right: Box::new(Expr::Nested(Box::new(taken(right)))),
             };
@@ -77,7 +76,7 @@ fn unnested(mut expr: &Expr) -> &Expr {
 
 fn of_one(unit: DateTimeField) -> Expr {
     Expr::Interval(Interval {
-        value: Box::new(Expr::value(Value::SingleQuotedString("1".into()))),
+        value: Box::new(literal("1")),
         leading_field: Some(unit),
         leading_precision: None,
         last_field: None,
@@ -97,13 +96,7 @@ impl IntervalTimes {
 }
 
 impl ScalarUDFImpl for IntervalTimes {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!(NAME);
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(INTERVAL)
@@ -122,9 +115,8 @@ impl ScalarUDFImpl for IntervalTimes {
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let are_scalars = arguments.args.iter().all(|own| matches!(own, ColumnarValue::Scalar(_)));
-        let rows = if are_scalars { 1 } else { arguments.number_rows };
-        let arrays = arguments.args.iter().map(|own| own.to_array(rows)).collect::<Result<Vec<_>>>()?;
+        let rows = CallRows::of(&arguments);
+        let arrays = arguments.args.iter().map(|own| own.to_array(rows.count)).collect::<Result<Vec<_>>>()?;
         let [intervals, numbers] = arrays.as_slice() else {
             return internal_err!("{NAME} of two arguments");
         };
@@ -138,11 +130,8 @@ impl ScalarUDFImpl for IntervalTimes {
             let beyond = || exec_datafusion_err!("an interval times a number is beyond what intervals hold");
             if is_null(row) { Ok(None) } else { product(row).ok_or_else(beyond).map(Some) }
         };
-        let products = (0..rows).map(product).collect::<Result<IntervalMonthDayNanoArray>>()?;
-        match are_scalars {
-            true => datafusion::common::ScalarValue::try_from_array(&products, 0).map(ColumnarValue::Scalar),
-            false => Ok(ColumnarValue::Array(Arc::new(products))),
-        }
+        let products = (0..rows.count).map(product).collect::<Result<IntervalMonthDayNanoArray>>()?;
+        rows.answer(Arc::new(products))
     }
 }
 

@@ -12,6 +12,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use kelpie_datafusion::name_and_signature;
 
 use super::names_of_types::name_of_type;
 
@@ -31,13 +32,7 @@ struct StructConcat {
 }
 
 impl ScalarUDFImpl for StructConcat {
-    fn name(&self) -> &str {
-        "struct_concat"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!("struct_concat");
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
         Ok(arguments.to_vec())
@@ -89,13 +84,7 @@ struct MapConcat {
 }
 
 impl ScalarUDFImpl for MapConcat {
-    fn name(&self) -> &str {
-        "map_concat"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!("map_concat");
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
         let Some(map) = arguments.iter().find(|argument| !argument.is_null()) else {

@@ -1,17 +1,14 @@
 //! Functions of lists that take a lambda, `lambda x: x + 1` or `x -> x + 1`, and lists of expressions, `[x + 1 for x in l if x > 0]`.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LambdaFunction,
     LambdaFunctionParameter, LambdaSyntax, ObjectName, ObjectNamePart, OneOrManyWithParens,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::functions::literal;
 use super::words::{Change, Words};
 use crate::operators::left_of;
-use crate::syntax::{Flow, Walk, call, name_of, normal, taken, visit_part};
+use crate::syntax::{call, change_exprs_from_inside, literal, name_of, normal, taken};
 
 /// What a list of expressions is written as, until its parts are known.
 const COMPREHENSION: &str = "list of expressions";
@@ -227,27 +224,20 @@ fn make_lambda(expr: &mut Expr) -> Option<usize> {
         *first = taken(right);
     }
     let number = names.len();
-    let _ = visit_part(expr, &mut Fields(&names));
-    let params = parameters_of(names);
-    *expr = Expr::Lambda(LambdaFunction { params, body: Box::new(taken(expr)), syntax: LambdaSyntax::Arrow });
-    Some(number)
-}
-
-/// Writes `x.a` as the field of a parameter: for DataFusion it is the column of a table.
-struct Fields<'a>(&'a [Ident]);
-
-impl Walk for Fields<'_> {
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+    // `x.a` is the field of a parameter; for DataFusion it would be the column of a table.
+    change_exprs_from_inside(expr, &mut |expr| {
         if let Expr::CompoundIdentifier(parts) = expr
             && let [first, fields @ ..] = parts.as_slice()
-            && self.0.iter().any(|name| normal(name) == normal(first))
+            && names.iter().any(|name| normal(name) == normal(first))
         {
             let value = Expr::Identifier(first.clone());
             let field = |value, field: &Ident| call("get_field", vec![value, literal(normal(field))]);
             *expr = fields.iter().fold(value, field);
         }
-        ControlFlow::Continue(())
-    }
+    });
+    let params = parameters_of(names);
+    *expr = Expr::Lambda(LambdaFunction { params, body: Box::new(taken(expr)), syntax: LambdaSyntax::Arrow });
+    Some(number)
 }
 
 /// The names that stand before an arrow.

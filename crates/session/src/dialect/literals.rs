@@ -18,10 +18,11 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr as Syntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Select, SelectItem, Value,
 };
+use kelpie_datafusion::name_and_signature;
 
 use super::functions::text;
 use super::words::has;
-use crate::syntax::{Flow, Walk, call, name_of, quoted, taken, visit, visit_part};
+use crate::syntax::{Flow, Walk, call, has_expr, name_of, quoted, taken, visit, visit_part};
 
 const NAME: &str = "literal_of_type";
 
@@ -73,7 +74,7 @@ impl Walk for Literals {
         }
         let mut others: Vec<Syntax> = Vec::new();
         values.iter().for_each(|value| leaves(value, &mut others));
-        let names_itself = |value: &Syntax| visit_part(&mut value.clone(), &mut Repeats).is_break();
+        let names_itself = |value: &Syntax| has_expr(&mut value.clone(), &must_not_repeat);
         if others.is_empty() || others.len() > MOST_VALUES || others.iter().any(names_itself) {
             return ControlFlow::Continue(());
         }
@@ -86,19 +87,11 @@ impl Walk for Literals {
     }
 }
 
-/// Stops at what must not be written a second time: such a call, which names all others again, and rows that are made of a list.
-struct Repeats;
-
-impl Walk for Repeats {
-    fn pre_visit_expr(&mut self, expr: &mut Syntax) -> Flow {
-        match expr {
-            Syntax::Function(function)
-                if name_of(function).is_some_and(|name| name == NAME || name == "unnest") =>
-            {
-                ControlFlow::Break(None)
-            }
-            _ => ControlFlow::Continue(()),
-        }
+/// Whether it must not be written a second time: such a call, which names all others again, and rows that are made of a list.
+fn must_not_repeat(expr: &Syntax) -> bool {
+    match expr {
+        Syntax::Function(function) => name_of(function).is_some_and(|name| name == NAME || name == "unnest"),
+        _ => false,
     }
 }
 
@@ -169,13 +162,7 @@ fn in_type(text: &ScalarValue, others: &[DataType]) -> ScalarValue {
 }
 
 impl ScalarUDFImpl for LiteralOfType {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!(NAME);
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         internal_err!("{NAME} has a field")

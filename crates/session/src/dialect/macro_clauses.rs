@@ -9,19 +9,8 @@ use datafusion::sql::sqlparser::ast::{
 use crate::syntax::name_of;
 /// What macros call that takes FILTER and OVER.
 const AGGREGATES: [&str; 13] = [
-    "array_agg",
-    "stddev_pop",
-    "first_value",
-    "last_value",
-    "count",
-    "bool_and",
-    "var_pop",
-    "var_samp",
-    "sum",
-    "avg",
-    "string_agg",
-    "approx_distinct",
-    "approx_percentile_cont",
+    "array_agg", "stddev_pop", "first_value", "last_value", "count", "bool_and", "var_pop", "var_samp",
+    "sum", "avg", "string_agg", "approx_distinct", "approx_percentile_cont",
 ];
 
 /// An argument without what macros put around it and that is one value for each of the argument: parentheses and `to_json`.

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use datafusion::common::plan_err;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     DropFunction, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, MacroArg, MacroDefinition,
-    ObjectName, ObjectNamePart, Query, Statement as Sql, TableAlias, TableFactor,
+    ObjectName, ObjectNamePart, Query, Statement as Sql, TableFactor,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -19,7 +19,7 @@ use parking_lot::RwLock;
 
 use super::lambdas;
 use super::macro_clauses::{has_aggregates, with_clauses};
-use crate::syntax::{Flow, Walk, name_of, normal, quoted, visit_part};
+use crate::syntax::{Flow, Walk, as_alias, change_exprs, ended, flow, name_of, normal, quoted, visit_part};
 
 /// Parts that all macros of a statement may add to it, and how deep what one makes may be: names that double what they stand for
 /// would fill any memory, and the stack that a statement gets goes by its text.
@@ -105,7 +105,7 @@ static KNOWN: LazyLock<HashMap<(String, usize), Macro>> = LazyLock::new(|| {
     let known = statements.into_iter().filter_map(|statement| match statement {
         Sql::CreateMacro { name, args, mut definition, .. } => {
             if let MacroDefinition::Expr(body) = &mut definition {
-                let _ = visit_part(body, &mut Lambdas);
+                change_exprs(body, &mut |expr| lambdas::rewrite(expr));
             }
             let made = Macro::new(args.as_deref().unwrap_or_default(), definition).ok()?;
             Some(((single(&name).ok()?, made.parameters.len()), made))
@@ -114,16 +114,6 @@ static KNOWN: LazyLock<HashMap<(String, usize), Macro>> = LazyLock::new(|| {
     });
     known.collect()
 });
-
-/// Makes lambdas of arrows.
-struct Lambdas;
-
-impl Walk for Lambdas {
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        lambdas::rewrite(expr);
-        ControlFlow::Continue(())
-    }
-}
 
 /// A macro that every session has.
 pub(super) fn known(name: &str, arguments: usize) -> Option<&'static Macro> {
@@ -215,14 +205,7 @@ impl Macro {
         }
         spent.add(own.parts, name)?;
         let mut fill = Fill { values: &values, sizes: &sizes, name, spent };
-        broken(visit_part(body, &mut fill))
-    }
-}
-
-fn broken(flow: Flow) -> Result<()> {
-    match flow {
-        ControlFlow::Break(Some(error)) => Err(error),
-        _ => Ok(()),
+        ended(visit_part(body, &mut fill))
     }
 }
 
@@ -366,9 +349,9 @@ impl<'a> Expand<'a> {
         body: &mut impl datafusion::sql::sqlparser::ast::VisitMut,
     ) -> Result<()> {
         self.active.push(name.to_string());
-        let flow = visit_part(body, self);
+        let done = visit_part(body, self);
         self.active.pop();
-        broken(flow)
+        ended(done)
     }
 
     fn table(&mut self, factor: &mut TableFactor) -> Result<()> {
@@ -382,15 +365,11 @@ impl<'a> Expand<'a> {
         let mut query = query.clone();
         self.within(&name, &mut query)?;
         found.fill(&mut query, &name, &args.args, self.spent)?;
-        let named = TableAlias { explicit: true, name: quoted(name), columns: vec![], at: None };
+        let named = as_alias(quoted(name));
         let alias = Some(alias.take().unwrap_or(named));
         *factor = TableFactor::Derived { lateral: false, subquery: query, alias, sample: None };
         Ok(())
     }
-}
-
-fn flow(done: Result<()>) -> Flow {
-    done.map_or_else(|error: DataFusionError| ControlFlow::Break(Some(error)), ControlFlow::Continue)
 }
 
 impl Walk for Expand<'_> {

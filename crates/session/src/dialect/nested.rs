@@ -12,6 +12,7 @@ use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use kelpie_datafusion::name_and_signature;
 
 use super::joined_nested;
 use super::names_of_types::name_of_type;
@@ -42,13 +43,7 @@ struct StructInsert {
 }
 
 impl ScalarUDFImpl for StructInsert {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!();
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         internal_err!("{} has a field", self.name)
@@ -142,13 +137,7 @@ impl Entries {
 }
 
 impl ScalarUDFImpl for MapFromEntries {
-    fn name(&self) -> &str {
-        "map_from_entries"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!("map_from_entries");
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         match arguments {

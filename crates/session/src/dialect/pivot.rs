@@ -21,14 +21,16 @@ use datafusion::physical_plan::collect;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr as SqlExpr, ExprWithAlias, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, NullInclusion,
-    PivotValueSource, Query, SelectItem, SetExpr, Statement as Sql, TableAlias, TableFactor, TableWithJoins,
-    Value, With,
+    PivotValueSource, Query, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, With,
 };
 
 use super::words::has;
 use crate::access::Access;
 use crate::corrections::with_needed;
-use crate::syntax::{Flow, Walk, call, name_of, plain_query, quoted, select_all, visit};
+use crate::syntax::{
+    Flow, Walk, as_alias, call, ended, name_of, plain_query, quoted, select_all, select_from, statement_of,
+    visit,
+};
 
 /// A call among the aggregates of a pivot: its arguments are what is grouped by.
 pub(super) const GROUP: &str = "kelpie: group";
@@ -299,9 +301,7 @@ pub(crate) async fn look_up_values(state: &SessionState, sql: &str, statement: &
     }
     loop {
         let mut seek = Seek::default();
-        if let ControlFlow::Break(Some(error)) = visit(statement, &mut seek) {
-            return Err(error);
-        }
+        ended(visit(statement, &mut seek))?;
         // The last one that was seen has no other within it.
         let Some(queries) = seek.found.pop() else { return Ok(()) };
         let mut each = Vec::new();
@@ -371,24 +371,15 @@ fn distinct(of: &SqlExpr, table: TableFactor) -> Query {
 
 /// Selects the values that a query gives, as its only column.
 fn of_subquery(query: &Query) -> Query {
-    let relation = TableFactor::Derived {
-        lateral: false,
-        subquery: Box::new(query.clone()),
-        alias: Some(TableAlias {
-            explicit: true,
-            name: quoted("kelpie: values"),
-            columns: Vec::new(),
-            at: None,
-        }),
-        sample: None,
-    };
-    plain_query(SetExpr::Select(Box::new(select_all(vec![TableWithJoins { relation, joins: vec![] }]))))
+    let alias = Some(as_alias(quoted("kelpie: values")));
+    let subquery = Box::new(query.clone());
+    let relation = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+    select_from(vec![TableWithJoins { relation, joins: vec![] }])
 }
 
 /// The different values of a query's column but NULL, in order, as they are written.
 async fn values_of(query: Query, state: &SessionState) -> Result<Vec<SqlExpr>> {
-    let statement = Statement::Statement(Box::new(Sql::Query(Box::new(query))));
-    let plan = state.statement_to_plan(statement).await?;
+    let plan = state.statement_to_plan(statement_of(query)).await?;
     let columns = plan.schema().columns();
     let [column] = columns.as_slice() else {
         return plan_err!("the values of a PIVOT are one column, not {}", columns.len());

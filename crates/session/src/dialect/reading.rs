@@ -7,7 +7,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType as SqlType, Expr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart,
-    TableAlias, TableFactor, UnaryOperator, Value,
+    TableFactor, UnaryOperator, Value,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -15,7 +15,7 @@ use serde_json::Value as Json;
 
 use super::types;
 use crate::files::FileCall;
-use crate::syntax::{normal, quoted};
+use crate::syntax::{as_alias, normal, quoted};
 
 /// Options whose values are types.
 const OF_TYPES: [&str; 4] = ["columns", "types", "dtypes", "column_types"];
@@ -51,7 +51,7 @@ pub(super) fn name(factor: &mut TableFactor, state: &SessionState) -> Result<()>
         }
     }
     if alias.is_none() {
-        *alias = Some(TableAlias { explicit: true, name: quoted(called), columns: vec![], at: None });
+        *alias = Some(as_alias(quoted(called)));
     }
     *name = ObjectName(vec![ObjectNamePart::Identifier(quoted(call.name()))]);
     *args = None;

@@ -2,22 +2,24 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, Ident, ObjectName,
     ObjectNamePart, OrderBy, OrderByKind, Query, Select, SelectItem, Set, SetExpr, Statement as Sql,
-    Subscript, TableFactor, UnaryOperator, Value,
+    Subscript, TableFactor, UnaryOperator,
 };
 
-use super::functions::{Functions, literal, setting, word};
+use super::functions::{Functions, setting, word};
 use super::macros::{Expand, Macros, Spent};
 use super::{
-    arrows, globs, interval_times, joins, json, lambdas, membership, queried, reading, samples, short_forms,
-    substrings, types,
+    arrows, enums, globs, interval_times, joins, json, lambdas, membership, queried, reading, samples,
+    short_forms, substrings, types,
 };
-use crate::syntax::{Flow, Walk, call, normal, quoted, taken, visit};
+use crate::syntax::{
+    Flow, Walk, call, cast, ended, flow, last_name, literal, normal, number, quoted, taken, visit,
+};
 
 /// Writes a statement anew.
 pub(super) fn rewrite(
@@ -44,17 +46,6 @@ pub(super) fn rewrite(
         ended(visit(statement, &mut expand))?;
     }
     ended(visit(statement, &mut Rewrite { functions: Functions { state, spent: &mut spent } }))
-}
-
-fn ended(flow: Flow) -> Result<()> {
-    match flow {
-        ControlFlow::Break(Some(error)) => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn flow(done: Result<()>) -> Flow {
-    done.map_or_else(|error: DataFusionError| ControlFlow::Break(Some(error)), ControlFlow::Continue)
 }
 
 /// Operators, before macros come into the statement.
@@ -102,12 +93,7 @@ impl Walk for Operators {
 }
 
 pub(super) fn double(expr: Expr) -> Expr {
-    let data_type = DataType::Double(ExactNumberInfo::None);
-    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
-}
-
-fn number(digits: &str) -> Expr {
-    Expr::value(Value::Number(digits.to_string(), false))
+    cast(expr, DataType::Double(ExactNumberInfo::None))
 }
 
 /// Functions, types, joins and files.
@@ -119,6 +105,7 @@ impl Walk for Rewrite<'_> {
     fn pre_visit_statement(&mut self, statement: &mut Sql) -> Flow {
         match statement {
             Sql::CreateTable(table) => {
+                enums::of_columns(table, self.functions.state);
                 table.columns.iter_mut().for_each(|column| types::convert(&mut column.data_type));
                 // What a session makes in memory is its own, and gone with it.
                 table.temporary = false;
@@ -182,12 +169,8 @@ impl Walk for Rewrite<'_> {
         if let TableFactor::NestedJoin { table_with_joins, alias } = factor {
             joins::write_out(table_with_joins, alias.is_none());
         }
-        if let Err(error) = samples::write_out(factor) {
-            return ControlFlow::Break(Some(error));
-        }
-        if let Err(error) = queried::write_out(factor, self.functions.state) {
-            return ControlFlow::Break(Some(error));
-        }
+        flow(samples::write_out(factor))?;
+        flow(queried::write_out(factor, self.functions.state))?;
         if !self.functions.state.table_functions().contains_key("json_each") {
             json::write_out_each(factor);
         }
@@ -203,6 +186,16 @@ impl Walk for Rewrite<'_> {
             Expr::Cast { data_type: DataType::JSON | DataType::JSONB, kind, expr: value, .. } => {
                 let name = if *kind == CastKind::TryCast { json::TRY_CAST } else { json::CAST };
                 *expr = call(name, vec![taken(value)]);
+            }
+            Expr::Cast { data_type: DataType::Custom(..), .. } => {
+                match enums::cast_to(expr, self.functions.state) {
+                    Some(looked_at) => *expr = looked_at,
+                    None => {
+                        if let Expr::Cast { data_type, .. } = expr {
+                            types::convert(data_type);
+                        }
+                    }
+                }
             }
             Expr::Cast { data_type, .. } => types::convert(data_type),
             Expr::TypedString(typed) => types::convert(&mut typed.data_type),
@@ -226,7 +219,7 @@ impl Walk for Rewrite<'_> {
                 }
                 // DataFusion takes an element of a list that it makes for the value of its n-th row, also of one without repetitions.
                 let is_list = |call: &Function| {
-                    let name = call.name.0.last().and_then(ObjectNamePart::as_ident).map(normal);
+                    let name = last_name(&call.name).map(normal);
                     name.is_some_and(|name| name == "array_agg" || name == "list")
                 };
                 if matches!(root.as_ref(), Expr::Function(made) if is_list(made))
@@ -239,10 +232,13 @@ impl Walk for Rewrite<'_> {
                     }
                 }
             }
-            Expr::Function(function) => match self.functions.written_out(function) {
-                Ok(Some(written)) => *expr = written,
-                Ok(None) => {}
-                Err(error) => return ControlFlow::Break(Some(error)),
+            Expr::Function(function) => match enums::function_of(function) {
+                Some(written) => *expr = written,
+                None => match self.functions.written_out(function) {
+                    Ok(Some(written)) => *expr = written,
+                    Ok(None) => {}
+                    Err(error) => return ControlFlow::Break(Some(error)),
+                },
             },
             Expr::Substring { .. } => {
                 if let Some(part) = substrings::of_expr(expr) {

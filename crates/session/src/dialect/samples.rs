@@ -4,27 +4,18 @@
 use datafusion::common::{plan_datafusion_err, plan_err};
 use datafusion::error::Result;
 use datafusion::sql::sqlparser::ast::{
-    ObjectNamePart, Query, SetExpr, Statement as Sql, TableAlias, TableFactor, TableSampleKind,
-    TableSampleMethod, TableSampleUnit,
+    Query, SetExpr, Statement as Sql, TableFactor, TableSampleKind, TableSampleMethod, TableSampleUnit,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::words::{Change, Words};
+use crate::syntax::{as_alias, last_name};
 
 /// Clauses behind the tables of a FROM.
 const CLAUSES: [&str; 11] = [
-    "where",
-    "group",
-    "having",
-    "window",
-    "qualify",
-    "using",
-    "order",
-    "limit",
-    "union",
-    "except",
+    "where", "group", "having", "window", "qualify", "using", "order", "limit", "union", "except",
     "intersect",
 ];
 
@@ -139,16 +130,13 @@ impl Sample {
 /// Writes a table with a sample as a query of the rows that it takes.
 pub(super) fn write_out(factor: &mut TableFactor) -> Result<()> {
     let (kind, alias, name) = match &mut *factor {
-        TableFactor::Table { sample, alias, name, .. } => {
-            (sample.take(), alias, name.0.last().and_then(ObjectNamePart::as_ident).cloned())
-        }
+        TableFactor::Table { sample, alias, name, .. } => (sample.take(), alias, last_name(name).cloned()),
         TableFactor::Derived { sample, alias, .. } => (sample.take(), alias, None),
         _ => return Ok(()),
     };
     let Some(kind) = kind else { return Ok(()) };
     let alias = alias.take();
-    let alias =
-        alias.or_else(|| name.map(|name| TableAlias { explicit: true, name, columns: vec![], at: None }));
+    let alias = alias.or_else(|| name.map(as_alias));
     let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = kind;
     let number = sample.quantity.as_ref().map(|quantity| quantity.value.to_string());
     let Some(number) = number.and_then(|number| number.parse::<f64>().ok()) else {

@@ -17,22 +17,8 @@ pub(super) const NOT: &str = "kelpie_not_matching";
 
 /// Words behind the items of a list.
 const BEHIND: [&str; 16] = [
-    "select",
-    "from",
-    "where",
-    "group",
-    "having",
-    "qualify",
-    "window",
-    "order",
-    "limit",
-    "offset",
-    "union",
-    "except",
-    "intersect",
-    "using",
-    "join",
-    "on",
+    "select", "from", "where", "group", "having", "qualify", "window", "order", "limit", "offset", "union",
+    "except", "intersect", "using", "join", "on",
 ];
 
 /// Whether a text may have one of them.

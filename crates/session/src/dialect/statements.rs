@@ -7,7 +7,8 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::summary::SUMMARY;
 use super::words::{Change, Words, has};
 use super::{
-    described, frames, from_first, globs, lambdas, made_of_queries, membership, merges, samples, short_forms,
+    described, enums, frames, from_first, globs, lambdas, made_of_queries, membership, merges, samples,
+    sequence_options, short_forms,
 };
 
 /// The only column of `INSERT INTO t BY NAME …`, until those of its query are known.
@@ -33,6 +34,8 @@ pub(super) fn may_change(sql: &str) -> bool {
         || both("using", "sample")
         || both("exclude", "row")
         || both("exclude", "ing")
+        || sequence_options::may_change(sql)
+        || enums::may_change(sql)
         || described::may_change(sql)
         || short_forms::may_change(sql)
         || made_of_queries::may_change(sql)
@@ -58,6 +61,8 @@ pub(super) fn changes(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()
     samples::changes(words, changes)?;
     from_first::changes(words, first(words), changes);
     described::changes(words, first(words), changes);
+    sequence_options::changes(words, first(words), changes);
+    enums::changes(words, first(words), changes);
     short_forms::changes(words, changes);
     made_of_queries::changes(words, changes);
     powers(words, changes)?;

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, TimestampMicrosecondArray};
+use datafusion::arrow::array::{Array, AsArray, TimestampMicrosecondArray};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::{ScalarValue, exec_err};
+use datafusion::common::exec_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use kelpie_datafusion::{CallRows, name_and_signature};
 
 use super::formats;
 
@@ -27,51 +28,36 @@ impl Strptime {
 }
 
 impl ScalarUDFImpl for Strptime {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!();
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Timestamp(TimeUnit::Microsecond, None))
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_one = arguments.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
-        let rows = if is_one { 1 } else { arguments.number_rows };
+        let rows = CallRows::of(&arguments);
         let [texts, formats @ ..] = arguments.args.as_slice() else {
             return exec_err!("{} takes a text and a format", self.name);
         };
         if formats.is_empty() {
-            return exec_err!(
-                "{} takes a text and a format, such as {}(s, '%d.%m.%Y')",
-                self.name,
-                self.name
-            );
+            return exec_err!("{0} takes a text and a format, such as {0}(s, '%d.%m.%Y')", self.name);
         }
-        let texts = texts.to_array(rows)?;
+        let texts = texts.to_array(rows.count)?;
         let texts = texts.as_string::<i32>();
         let mut all = Vec::with_capacity(formats.len());
         for format in formats {
-            all.push(format.to_array(rows)?);
+            all.push(format.to_array(rows.count)?);
         }
         let mut known = Known::default();
-        let mut times = Vec::with_capacity(rows);
-        for row in 0..rows {
+        let mut times = Vec::with_capacity(rows.count);
+        for row in 0..rows.count {
             let formats = all.iter().map(|format| format.as_string::<i32>());
             let formats: Vec<&str> =
                 formats.filter(|format| format.is_valid(row)).map(|format| format.value(row)).collect();
             let is_there = texts.is_valid(row) && !formats.is_empty();
             times.push(if is_there { self.time(texts.value(row), &formats, &mut known)? } else { None });
         }
-        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(times));
-        match is_one {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&times, 0)?)),
-            false => Ok(ColumnarValue::Array(times)),
-        }
+        rows.answer(Arc::new(TimestampMicrosecondArray::from(times)))
     }
 }
 

@@ -8,12 +8,11 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, Statement as Sql, TableFactor, TableWithJoins, With,
+    SetExpr, TableFactor, TableWithJoins,
 };
 
-use super::functions::literal;
-use crate::corrections::{Which, with_needed, write_out_columns};
-use crate::syntax::{Flow, Walk, call, normal, plain_query, quoted, select_all, visit};
+use crate::corrections::{Which, seek_query, write_out_columns};
+use crate::syntax::{Flow, Walk, call, literal, normal, quoted, select_from, statement_of, visit};
 
 /// Writes such wildcards of a statement out, the innermost ones first.
 pub(crate) async fn expand(state: &SessionState, sql: &str, statement: &mut Statement) -> Result<()> {
@@ -22,9 +21,12 @@ pub(crate) async fn expand(state: &SessionState, sql: &str, statement: &mut Stat
     }
     let mut skipped = 0;
     loop {
-        let mut seek = Seek { named: vec![], skipped, found: None };
-        let _ = visit(statement, &mut seek);
-        let Some(all) = seek.found else { return Ok(()) };
+        let mut passed = skipped;
+        // The first such SELECT, and all that its FROM has.
+        let all = seek_query(statement, &mut |query| {
+            Some(select_from(first(&mut query.body, &mut passed)?.from.clone()))
+        });
+        let Some(all) = all else { return Ok(()) };
         let columns = columns_of(state, all).await;
         let mut expand = Expand { columns, skipped, has_changed: false };
         let _ = visit(statement, &mut expand);
@@ -41,7 +43,7 @@ struct StructColumn {
 }
 
 async fn columns_of(state: &SessionState, all: Query) -> Vec<StructColumn> {
-    let mut all = Statement::Statement(Box::new(Sql::Query(Box::new(all))));
+    let mut all = statement_of(all);
     // A FROM that cannot be planned by itself, such as a lateral subquery, has none that are known.
     if write_out_columns(state, &mut all, Which::Merged).await.is_err() {
         return vec![];
@@ -120,34 +122,6 @@ fn first<'a>(body: &'a mut SetExpr, passed: &mut usize) -> Option<&'a mut Select
             None => first(right, passed),
         },
         _ => None,
-    }
-}
-
-/// Looks for the first such SELECT, and all that its FROM has.
-struct Seek {
-    named: Vec<Option<With>>,
-    skipped: usize,
-    found: Option<Query>,
-}
-
-impl Walk for Seek {
-    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
-        self.named.push(query.with.clone());
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
-        // What is named within it has been looked at by now.
-        if let Some(select) = first(&mut query.body, &mut self.skipped) {
-            let from = select.from.clone();
-            let mut all = plain_query(SetExpr::Select(Box::new(select_all(from))));
-            let named: Vec<&With> = self.named.iter().flatten().collect();
-            all.with = with_needed(&named, &mut all);
-            self.found = Some(all);
-            return ControlFlow::Break(None);
-        }
-        self.named.pop();
-        ControlFlow::Continue(())
     }
 }
 

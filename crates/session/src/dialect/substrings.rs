@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     Value,
 };
 
-use crate::syntax::call;
+use crate::syntax::{call, number};
 
 /// What a call of `substr` or `substring` is in other words.
 pub(super) fn of_call(name: &str, function: &Function) -> Option<Expr> {
@@ -46,11 +46,11 @@ fn written_out(text: Expr, start: Expr, length: Option<Expr>) -> Option<Expr> {
     if is_plain(&start) && length.as_ref().is_none_or(is_plain) {
         return None;
     }
-    let zero = || Expr::value(Value::Number("0".into(), false));
+    let zero = || number("0");
     let letters = || call("character_length", vec![text.clone()]);
     // The first letter, counted from 1.
     let from_end = || {
-        let behind = Expr::value(Value::Number("1".into(), false));
+        let behind = number("1");
         both(both(letters(), BinaryOperator::Plus, behind), BinaryOperator::Plus, start.clone())
     };
     let first = match sign(&start) {
@@ -99,13 +99,13 @@ fn both(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }))
 }
 
-fn below_zero(number: Expr, then: Expr, otherwise: Expr) -> Expr {
-    let zero = Expr::value(Value::Number("0".into(), false));
+fn below_zero(count: Expr, then: Expr, otherwise: Expr) -> Expr {
+    let zero = number("0");
     Expr::Case {
         case_token: AttachedToken::empty(),
         end_token: AttachedToken::empty(),
         operand: None,
-        conditions: vec![CaseWhen { condition: both(number, BinaryOperator::Lt, zero), result: then }],
+        conditions: vec![CaseWhen { condition: both(count, BinaryOperator::Lt, zero), result: then }],
         else_result: Some(Box::new(otherwise)),
     }
 }

@@ -240,7 +240,13 @@ impl Layout {
 
     pub fn write(&self, value: &Written, function: &str, text: &mut String) -> Result<()> {
         let refused = |kind: char, what: &str| exec_err!("{function}: '{kind}' is no form of a {what}");
+        let is_plain =
+            self.width == 0 && self.sign.is_none() && self.separator.is_none() && self.precision.is_none();
         match (value, self.kind) {
+            (Written::Text(letters), None | Some('s')) if is_plain => text.push_str(letters),
+            (Written::Integer(number), None | Some('d' | 's')) if is_plain => {
+                text.push_str(&number.to_string());
+            }
             (Written::Text(letters), None | Some('s')) => {
                 let cut: String = letters.chars().take(self.precision.unwrap_or(usize::MAX)).collect();
                 self.pad("", &cut, '<', text);

@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, StringArray, StringBuilder,
+};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type};
-use datafusion::common::{ScalarValue, exec_err, plan_err};
+use datafusion::common::{exec_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use kelpie_datafusion::{CallRows, name_and_signature};
 
-use super::json::shown;
+use super::json::{shown, text_of};
 use super::names_of_types::name_of_type;
 use super::template_places::{Piece, Style, Template, Written};
 
@@ -38,32 +41,45 @@ struct Format {
 }
 
 /// The values of an argument, as what they are written.
-fn value(column: &ArrayRef, row: usize) -> Result<Option<Written>> {
-    if column.is_null(row) || column.data_type().is_null() {
-        return Ok(None);
-    }
-    Ok(Some(match column.data_type() {
-        DataType::Boolean => Written::Flag(column.as_boolean().value(row)),
-        DataType::Float64 => Written::Float(column.as_primitive::<Float64Type>().value(row)),
-        data_type => {
-            let text = shown(column.as_ref(), row)?;
-            let is_whole = data_type.is_integer() || data_type.is_decimal();
-            match text.parse().ok().filter(|_| is_whole) {
-                Some(number) => Written::Integer(number),
-                None => Written::Text(text),
+enum Values {
+    Flags(BooleanArray),
+    Floats(Float64Array),
+    /// Whole numbers and decimals without digits behind the point.
+    Whole(StringArray),
+    Texts(StringArray),
+    None,
+}
+
+impl Values {
+    fn of(column: &ArrayRef) -> Result<Values> {
+        Ok(match column.data_type() {
+            DataType::Null => Values::None,
+            DataType::Boolean => Values::Flags(column.as_boolean().clone()),
+            DataType::Float64 => Values::Floats(column.as_primitive::<Float64Type>().clone()),
+            DataType::Utf8 => Values::Texts(column.as_string::<i32>().clone()),
+            data_type if data_type.is_integer() || data_type.is_decimal() => {
+                Values::Whole(shown(column.as_ref())?)
             }
-        }
-    }))
+            _ => Values::Texts(shown(column.as_ref())?),
+        })
+    }
+
+    fn value(&self, row: usize) -> Result<Written> {
+        Ok(match self {
+            Values::Flags(flags) => Written::Flag(flags.value(row)),
+            Values::Floats(floats) => Written::Float(floats.value(row)),
+            Values::Texts(texts) => Written::Text(text_of(texts, row)?.to_string()),
+            Values::Whole(texts) => {
+                let text = text_of(texts, row)?;
+                text.parse().map_or_else(|_| Written::Text(text.to_string()), Written::Integer)
+            }
+            Values::None => return internal_err!("NULL is written"),
+        })
+    }
 }
 
 impl ScalarUDFImpl for Format {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!();
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         match arguments.first() {
@@ -80,11 +96,10 @@ impl ScalarUDFImpl for Format {
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_one = arguments.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
-        let rows = if is_one { 1 } else { arguments.number_rows };
+        let rows = CallRows::of(&arguments);
         let mut columns = Vec::with_capacity(arguments.args.len());
         for value in &arguments.args {
-            let column = value.to_array(rows)?;
+            let column = value.to_array(rows.count)?;
             columns.push(match column.data_type() {
                 DataType::Float16 | DataType::Float32 => cast(&column, &DataType::Float64)?,
                 DataType::Decimal32(_, scale)
@@ -104,39 +119,36 @@ impl ScalarUDFImpl for Format {
         };
         let templates = cast(templates, &DataType::Utf8)?;
         let templates = templates.as_string::<i32>();
+        let written = columns.iter().map(Values::of).collect::<Result<Vec<_>>>()?;
         let mut known: Option<Template> = None;
-        let mut texts = Vec::with_capacity(rows);
-        for row in 0..rows {
-            let mut values = Vec::with_capacity(columns.len());
-            for column in columns {
-                values.push(value(column, row)?);
-            }
-            let Some(values) = values.into_iter().collect::<Option<Vec<Written>>>() else {
-                texts.push(None);
-                continue;
-            };
-            if templates.is_null(row) {
-                texts.push(None);
+        let mut texts = StringBuilder::with_capacity(rows.count, 0);
+        let (mut values, mut text) = (Vec::with_capacity(columns.len()), String::new());
+        for row in 0..rows.count {
+            let is_null = |column: &ArrayRef| column.is_null(row) || column.data_type().is_null();
+            if templates.is_null(row) || columns.iter().any(is_null) {
+                texts.append_null();
                 continue;
             }
-            let written = templates.value(row);
+            values.clear();
+            for column in &written {
+                values.push(column.value(row)?);
+            }
+            let letters = templates.value(row);
             let template = match known.take() {
-                Some(known) if known.written == written => known,
-                _ => Template::parsed(written, self.style, self.name)?,
+                Some(known) if known.written == letters => known,
+                _ => Template::parsed(letters, self.style, self.name)?,
             };
-            texts.push(Some(self.filled(&template, &values)?));
+            text.clear();
+            self.fill(&template, &values, &mut text)?;
+            texts.append_value(&text);
             known = Some(template);
         }
-        let texts: ArrayRef = Arc::new(StringArray::from(texts));
-        match is_one {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?)),
-            false => Ok(ColumnarValue::Array(texts)),
-        }
+        rows.answer(Arc::new(texts.finish()))
     }
 }
 
 impl Format {
-    fn filled(&self, template: &Template, values: &[Written]) -> Result<String> {
+    fn fill(&self, template: &Template, values: &[Written], text: &mut String) -> Result<()> {
         let name = self.name;
         let argument = |place: usize| match values.get(place) {
             Some(value) => Ok(value),
@@ -146,19 +158,22 @@ impl Format {
                 place + 1
             ),
         };
-        let mut text = String::new();
         for piece in &template.pieces {
             match piece {
                 Piece::Letters(letters) => text.push_str(letters),
                 Piece::Place(place) => {
-                    let mut layout = place.layout.clone();
-                    if let Some(width) = place.width {
-                        layout.set_width(argument(width)?, name)?;
+                    let value = argument(place.argument)?;
+                    match place.width {
+                        Some(width) => {
+                            let mut layout = place.layout.clone();
+                            layout.set_width(argument(width)?, name)?;
+                            layout.write(value, name, text)?;
+                        }
+                        None => place.layout.write(value, name, text)?,
                     }
-                    layout.write(argument(place.argument)?, name, &mut text)?;
                 }
             }
         }
-        Ok(text)
+        Ok(())
     }
 }

@@ -96,9 +96,7 @@ fn numbers() -> Vec<Definition> {
             let ages = row.integer(0).zip(row.integer(1)).and_then(|(later, earlier)| age(later, earlier));
             match ages {
                 Some(age) => Ok(ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(
-                    age.months,
-                    age.days,
-                    age.nanoseconds,
+                    age.months, age.days, age.nanoseconds,
                 )))),
                 None => exec_err!("age: a time lies outside of what a calendar has"),
             }

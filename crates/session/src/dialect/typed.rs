@@ -20,10 +20,12 @@ use datafusion::logical_expr::{
     when,
 };
 use datafusion::physical_expr::create_physical_expr;
+use kelpie_datafusion::name_and_signature;
 
 use super::array_subqueries::LIST_OR_EMPTY;
 use super::interval_times::IntervalTimes;
 use super::names_of_types::name_of_type;
+use super::signs::SIGNED;
 use super::strptime::Strptime;
 use super::truths::NUMBER_OF;
 
@@ -36,6 +38,9 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
         Typed::new("struct_keys", struct_keys),
         Typed::new(NUMBER_OF, |value, data_type| {
             Ok(if *data_type == DataType::Boolean { cast(value, DataType::Int64) } else { value })
+        }),
+        Typed::new(SIGNED, |value, data_type| {
+            Ok(if data_type.is_unsigned_integer() { cast(value, DataType::Int64) } else { value })
         }),
         Typed::new("isinf", |value, data_type| infinity("isinf", value, data_type)),
         Typed::new("isfinite", |value, data_type| infinity("isfinite", value, data_type)),
@@ -126,13 +131,7 @@ fn schema_of(data_type: &DataType) -> Result<DFSchema> {
 }
 
 impl ScalarUDFImpl for Typed {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!();
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         use datafusion::logical_expr::ExprSchemable;

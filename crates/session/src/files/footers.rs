@@ -36,61 +36,22 @@ enum Cell {
 }
 
 const METADATA: [&str; 23] = [
-    "file_name",
-    "row_group_id",
-    "row_group_num_rows",
-    "row_group_num_columns",
-    "row_group_bytes",
-    "column_id",
-    "file_offset",
-    "num_values",
-    "path_in_schema",
-    "type",
-    "stats_min",
-    "stats_max",
-    "stats_null_count",
-    "stats_distinct_count",
-    "stats_min_value",
-    "stats_max_value",
-    "compression",
-    "encodings",
-    "index_page_offset",
-    "dictionary_page_offset",
-    "data_page_offset",
-    "total_compressed_size",
+    "file_name", "row_group_id", "row_group_num_rows", "row_group_num_columns", "row_group_bytes",
+    "column_id", "file_offset", "num_values", "path_in_schema", "type", "stats_min", "stats_max",
+    "stats_null_count", "stats_distinct_count", "stats_min_value", "stats_max_value", "compression",
+    "encodings", "index_page_offset", "dictionary_page_offset", "data_page_offset", "total_compressed_size",
     "total_uncompressed_size",
 ];
 
 const SCHEMA: [&str; 11] = [
-    "file_name",
-    "name",
-    "type",
-    "type_length",
-    "repetition_type",
-    "num_children",
-    "converted_type",
-    "scale",
-    "precision",
-    "field_id",
-    "logical_type",
+    "file_name", "name", "type", "type_length", "repetition_type", "num_children", "converted_type", "scale",
+    "precision", "field_id", "logical_type",
 ];
 
 /// Those that are texts; others are numbers.
 const TEXTS: [&str; 14] = [
-    "file_name",
-    "path_in_schema",
-    "type",
-    "stats_min",
-    "stats_max",
-    "stats_min_value",
-    "stats_max_value",
-    "compression",
-    "encodings",
-    "name",
-    "type_length",
-    "repetition_type",
-    "converted_type",
-    "logical_type",
+    "file_name", "path_in_schema", "type", "stats_min", "stats_max", "stats_min_value", "stats_max_value",
+    "compression", "encodings", "name", "type_length", "repetition_type", "converted_type", "logical_type",
 ];
 
 /// The table of some files.

@@ -129,7 +129,8 @@ pub(crate) fn listed_now(table: &dyn TableProvider) -> Option<Result<Vec<DataFil
 /// Looks at all tables of files that a session has and nobody asked for yet.
 pub(crate) async fn look_at_all(state: &SessionState) {
     if let Some(tables) = state.config().get_extension::<LocalTables>() {
-        tables.look_at_all().await;
+        // Whoever asks for one that cannot be read gets the error.
+        let _ = tables.look_at_all().await;
     }
 }
 
@@ -176,7 +177,8 @@ impl LocalEntry {
         }
         let moment = last_moment();
         let files = self.source.files()?;
-        if let Some(made) = made_so.filter(|made| made.table.made_of == files) {
+        let is_same = |made: &&Made| made.table.made_of == files && made.table.rules == self.source.rules();
+        if let Some(made) = made_so.filter(is_same) {
             made.table.looked.fetch_max(moment, Ordering::SeqCst);
             return Ok(Arc::clone(&made.table) as _);
         }

@@ -24,6 +24,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
 use futures::future::BoxFuture;
+use kelpie_datafusion::KelpieOptions;
 use kelpie_datafusion::clock::{PlanClock, timed_future};
 use kelpie_engine::Phase;
 
@@ -89,6 +90,11 @@ impl LocalTable {
                 .with_projection_indices(wanted.projection.cloned())?
                 .with_limit(wanted.limit)
                 .build();
+            if KelpieOptions::of(session.config_options()).without_bounds {
+                let rows = all.scan.statistics().num_rows;
+                let unknown = Statistics::new_unknown(&self.schema()).with_num_rows(rows);
+                scan = FileScanConfigBuilder::from(scan).with_statistics(unknown).build();
+            }
             if wanted.filters.is_empty() && wanted.limit.is_some_and(|limit| limit <= FIRST_ROWS) {
                 in_order(&mut scan);
             }

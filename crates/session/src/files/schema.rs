@@ -39,8 +39,8 @@ const MOST_NOTES: usize = 20;
 pub(crate) enum Broken {
     /// It is not added.
     Refused,
-    /// It is there all the same: a query that names it gets the error, and may find it mended. Text files, whose types are found by reading
-    /// them, are not even looked at before.
+    /// It is there all the same: a query that names it gets the error, and may find it mended. No file is looked at before, as most
+    /// queries name few of the tables that a folder has.
     Kept,
 }
 
@@ -136,7 +136,7 @@ impl LocalTables {
             (Err(error), Broken::Refused) => return Err(error),
             (Err(error), Broken::Kept) => What::Problem(plain(&error)),
         };
-        let waits = broken == Broken::Kept && matches!(&what, What::Files(entry) if entry.takes_long());
+        let waits = broken == Broken::Kept && matches!(&what, What::Files(_));
         let named = Arc::new(Named::new(what, waits));
         self.insert(name, Arc::clone(&named)).map_err(|error| at(path, plain(&error)))?;
         if waits {
@@ -156,13 +156,25 @@ impl LocalTables {
     }
 
     /// Looks at all tables that nobody has asked for yet: what lists columns has them all, and leaves out those that cannot be read.
-    pub async fn look_at_all(&self) {
-        let unknown = |named: &&Arc<Named>| !named.is_known.load(Ordering::Relaxed);
-        let waiting: Vec<_> = self.files.read().values().filter(unknown).cloned().collect();
-        for named in waiting {
-            // Whoever asks for it by name gets the error.
-            let _ = self.look(&named).await;
+    /// Gives why these cannot.
+    pub async fn look_at_all(&self) -> Vec<String> {
+        self.look_at(|named| !named.is_known.load(Ordering::Relaxed)).await
+    }
+
+    /// Looks at the tables whose files say themselves which columns they have, where nobody has asked for them yet. Gives why some cannot
+    /// be read.
+    pub async fn look_at_described(&self) -> Vec<String> {
+        let is_described = |named: &Named| matches!(&named.what, What::Files(entry) if !entry.takes_long());
+        self.look_at(|named| !named.is_known.load(Ordering::Relaxed) && is_described(named)).await
+    }
+
+    async fn look_at(&self, is_wanted: impl Fn(&Named) -> bool) -> Vec<String> {
+        let wanted: Vec<_> = self.files.read().values().filter(|named| is_wanted(named)).cloned().collect();
+        let mut problems = Vec::new();
+        for named in wanted {
+            problems.extend(self.look(&named).await.err().map(|error| plain(&error)));
         }
+        problems
     }
 
     fn insert(&self, name: &str, named: Arc<Named>) -> Result<()> {

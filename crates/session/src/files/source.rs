@@ -18,6 +18,7 @@ use super::error::at;
 use super::format::{Format, KNOWN, Kind, not_read};
 use super::patterns::{is_pattern, matches};
 use super::pipe::{Pipe, is_pipe};
+use crate::constraints::rules::Rules;
 use crate::database::KeptTable;
 
 /// Why what is neither a file nor a folder is no data.
@@ -133,6 +134,14 @@ impl Source {
                 ),
             )),
             None => Ok(files),
+        }
+    }
+
+    /// What it says of its rows, where it is a table of a database.
+    pub fn rules(&self) -> Rules {
+        match self {
+            Source::Kept(table) => table.database.rules_of(&table.name),
+            _ => Rules::default(),
         }
     }
 

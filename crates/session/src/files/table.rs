@@ -1,11 +1,13 @@
 //! The table of some files.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::DFSchema;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::datasource::table_schema::TableSchemaBuilder;
@@ -29,6 +31,7 @@ use super::schema::LocalTables;
 use super::source::{DataFile, Source, forget};
 use super::unite::{United, Values, unite};
 use crate::checked_files::{caught, check_arrow, check_parquet, is_panic};
+use crate::constraints::rules::{RULES, Rules};
 
 /// A table of files. What it reads are the files that are there when it is read, by the columns that it was made with.
 #[derive(Debug)]
@@ -51,6 +54,9 @@ pub(super) struct LocalTable {
     pub odd_columns: bool,
     /// All columns.
     schema: SchemaRef,
+    /// What it says of its rows, and the values of columns where nothing is said.
+    pub rules: Rules,
+    defaults: HashMap<String, Expr>,
     statistics: Option<Arc<FileStatisticsCache>>,
     /// All of its files, as they were when it was scanned last.
     pub scanned: Mutex<Option<Arc<Scanned>>>,
@@ -83,6 +89,8 @@ impl LocalTable {
             partitions.retain(|field| united.schema.column_with_name(field.name()).is_none());
         }
         let file_schema = without(&united.schema, &partitions, first)?;
+        let rules = source.rules();
+        let defaults = defaults_of(&rules, state)?;
         let table_schema =
             TableSchemaBuilder::from(&file_schema).with_table_partition_cols(partitions.clone()).build();
         Ok(LocalTable {
@@ -96,6 +104,8 @@ impl LocalTable {
             sound_bounds: sound_bounds && !united.differ,
             odd_columns,
             schema: Arc::clone(table_schema.table_schema()),
+            rules,
+            defaults,
             statistics: state.runtime_env().cache_manager.get_file_statistic_cache(),
             scanned: Mutex::default(),
         })
@@ -114,6 +124,15 @@ impl LocalTable {
         let config = config.with_schema(Arc::clone(&self.file_schema));
         Ok(ListingTable::try_new(config)?.with_cache(self.statistics.clone()))
     }
+}
+
+/// The defaults of the columns of a table, with what it says of its rows among them.
+fn defaults_of(rules: &Rules, state: &SessionState) -> Result<HashMap<String, Expr>> {
+    let nothing = DFSchema::empty();
+    let defaults = rules.defaults.iter();
+    let defaults = defaults.map(|(name, sql)| Ok((name.clone(), state.create_logical_expr(sql, &nothing)?)));
+    let own = (!rules.is_empty()).then(|| Ok((RULES.to_string(), rules.as_default()?)));
+    defaults.chain(own).collect()
 }
 
 /// Parquet files, which DataFusion reads.
@@ -223,6 +242,10 @@ impl TableProvider for LocalTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.defaults.get(column)
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {

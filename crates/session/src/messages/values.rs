@@ -13,6 +13,7 @@ pub(super) fn worded(root: &DataFusionError, tokens: &Tokens<'_>) -> Option<Word
     let message = match root {
         DataFusionError::ArrowError(error, _) => match error.as_ref() {
             ArrowError::CastError(message) | ArrowError::ParseError(message) => message,
+            ArrowError::InvalidArgumentError(message) => return of_null(message),
             _ => return None,
         },
         DataFusionError::Execution(message) => message,
@@ -32,6 +33,15 @@ pub(super) fn worded(root: &DataFusionError, tokens: &Tokens<'_>) -> Option<Word
         false => format!("'{text}' is no {wanted}"),
     };
     Some(Worded::at(said, tokens.literal(text)))
+}
+
+/// `Column 'column1' is declared as non-nullable but contains null values`, of the rows of VALUES, whose columns have no other names.
+fn of_null(message: &str) -> Option<Worded> {
+    let (_, rest) = message.split_once("Column '")?;
+    let (column, _) = rest.split_once("' is declared as non-nullable")?;
+    let place = column.strip_prefix("column").filter(|place| place.parse::<usize>().is_ok());
+    let of = place.map_or_else(|| column.to_string(), |place| format!("its value {place}"));
+    Some(Worded::at(format!("constraint violated: NOT NULL: a row has NULL for {of}"), None))
 }
 
 /// `Cannot cast string 'x' to value of Int64 type`.

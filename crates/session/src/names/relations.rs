@@ -8,10 +8,10 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    JoinOperator, ObjectNamePart, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
+    JoinOperator, ObjectNamePart, Select, SelectItem, SetExpr, TableAliasColumnDef, TableFactor,
 };
 
-use crate::syntax::{Flow, Walk, normal, quoted, visit};
+use crate::syntax::{Flow, Walk, as_alias, normal, quoted, visit};
 
 /// The plan of a statement whose relations are known by such names; nothing where that changes nothing, or does not help.
 pub(super) async fn planned(state: &SessionState, statement: &Statement) -> Option<LogicalPlan> {
@@ -101,9 +101,7 @@ fn named_as_function(factor: &mut TableFactor) -> bool {
     };
     let alias = match (alias, function) {
         (Some(alias), _) => alias,
-        (none, Some(function)) => {
-            none.insert(TableAlias { explicit: true, name: quoted(function), columns: vec![], at: None })
-        }
+        (none, Some(function)) => none.insert(as_alias(quoted(function))),
         (None, None) => return false,
     };
     if !alias.columns.is_empty() {

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::Tables;
-use crate::syntax::{Flow, Walk, normal, visit};
+use crate::syntax::{Flow, Walk, last_name, normal, visit};
 
 /// What a name before a dot stands for, and its columns where it is one table in all of the statement.
 #[derive(Debug, Default)]
@@ -146,7 +146,7 @@ impl Walk for Found<'_> {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
         let named = match factor {
-            TableFactor::Table { name, .. } => name.0.last().and_then(ObjectNamePart::as_ident).map(normal),
+            TableFactor::Table { name, .. } => last_name(name).map(normal),
             _ => None,
         };
         let columns = match factor {

@@ -13,13 +13,17 @@ use datafusion::physical_plan::collect;
 use datafusion::sql::parser::Statement;
 
 use super::{Planning, Task, physical_plan, plan_of};
+use crate::constraints::statements::follow;
+use crate::dialect::Types;
 use crate::row_changes::{Outcome, Queries, Relation, Within, carry_out, name_of_change};
+use crate::sequences::Sequences;
 use crate::transactions::Transactions;
 use crate::variables::{Variables, assigned};
 use crate::views::renewed;
 
 impl Planning {
-    /// Follows a statement that begins or ends a transaction, or sets a variable; whether it was one of these.
+    /// Follows a statement that begins or ends a transaction, sets a variable, or makes and drops what only the session knows: sequences,
+    /// indexes, comments; whether it was one of these.
     pub(super) async fn is_of_session(&self, state: &SessionState, statement: &Statement) -> Result<bool> {
         if let Some(name) = assigned(statement) {
             let queries = WithRelations { planning: self, state };
@@ -28,6 +32,22 @@ impl Planning {
             if let Some(variables) = state.config().get_extension::<Variables>() {
                 variables.set(&name, &rows)?;
             }
+            return Ok(true);
+        }
+        if let Some(sequences) = state.config().get_extension::<Sequences>()
+            && sequences.follow(statement)?
+        {
+            return Ok(true);
+        }
+        if let Some(types) = state.config().get_extension::<Types>()
+            && types.follow(statement)?
+        {
+            // What is cast to them may be another thing now.
+            self.statements.forget();
+            return Ok(true);
+        }
+        if follow(statement, state, self.database.as_deref()).await? {
+            self.sweep();
             return Ok(true);
         }
         let Some(transactions) = state.config().get_extension::<Transactions>() else { return Ok(false) };

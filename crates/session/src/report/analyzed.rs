@@ -7,20 +7,16 @@ use datafusion::arrow::array::{ArrayRef, StringArray};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::internal_err;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-    ReplaceChildrenOptions, SendableRecordBatchStream,
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SendableRecordBatchStream,
 };
 use futures::StreamExt;
 use kelpie_datafusion::recursion_guard::with_room;
-use kelpie_datafusion::{ANALYZED, KelpieOptions, for_each_compiled, uncompiled_reasons};
+use kelpie_datafusion::{ANALYZED, KelpieOptions, for_each_compiled, one_input, uncompiled_reasons};
 use kelpie_engine::Engine;
 
 use super::QueryReport;
@@ -43,6 +39,10 @@ impl AnalyzedExec {
             true => Arc::new(AnalyzedExec { input: plan, engine: Arc::clone(engine) }),
             false => plan,
         }
+    }
+
+    fn with_input(&self, input: Arc<dyn ExecutionPlan>) -> AnalyzedExec {
+        AnalyzedExec { input, engine: Arc::clone(&self.engine) }
     }
 }
 
@@ -99,41 +99,10 @@ impl DisplayAs for AnalyzedExec {
 }
 
 impl ExecutionPlan for AnalyzedExec {
-    fn name(&self) -> &str {
-        ANALYZED
-    }
+    one_input!(ANALYZED);
 
     fn properties(&self) -> &Arc<PlanProperties> {
         self.input.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(AnalyzedExec { input, engine: Arc::clone(&self.engine) })),
-            _ => internal_err!("AnalyzedExec has one child"),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

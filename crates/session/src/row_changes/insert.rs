@@ -93,9 +93,14 @@ pub(super) async fn insert(insert: &Insert, within: &Within<'_>) -> Result<Recor
     let rows = all_of(within.queries, &write.input).await?;
     let returning = Returning::of(insert.returning.as_deref(), &alias, rows.clone());
     let answer = returning.answer(within.queries).await?;
+    write_rows(write, rows, within).await?;
+    Ok(answer)
+}
+
+/// Writes rows that are known in place of those that an INSERT would find.
+pub(super) async fn write_rows(write: DmlStatement, rows: RecordBatch, within: &Within<'_>) -> Result<()> {
     let rows = provider_as_source(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?));
     let input = LogicalPlanBuilder::scan("rows", rows, None)?.build()?;
     let write = DmlStatement { input: Arc::new(input), ..write };
-    within.queries.run(&LogicalPlan::Dml(write)).await?;
-    Ok(answer)
+    within.queries.run(&LogicalPlan::Dml(write)).await.map(drop)
 }

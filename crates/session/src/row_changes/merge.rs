@@ -53,41 +53,29 @@ pub(super) async fn merge(
         }
         on => on.clone(),
     };
-    let relations = [target.relation()?, Relation::of(SOURCE, found)?];
-    let merged = Merged { target: &target, source, columns, on, with, relations };
-    let (mut changes, mut inserted) = (Changes::of(&target), Vec::new());
-    for (place, clause) in merge.clauses.iter().enumerate() {
-        let kind = kind_of(clause);
-        let before = merge.clauses[..place].iter().filter(|before| kind_of(before) == kind);
-        let before: Option<Vec<Expr>> = before.map(|before| before.predicate.clone()).collect();
-        // Behind a clause without a condition, none of its kind is reached.
-        let Some(before) = before else { continue };
-        let unmet =
-            before.into_iter().map(|condition| Expr::IsNotTrue(Box::new(Expr::Nested(Box::new(condition)))));
-        let conditions: Vec<Expr> = unmet.chain(clause.predicate.clone()).collect();
-        merged.clause(clause, conditions, (&mut changes, &mut inserted), within).await?;
-    }
-    let updated = changes.updated()?;
     let items = match &merge.output {
-        Some(OutputClause::Returning { select_items, .. }) => {
-            Some(select_items.iter().map(without_action).collect::<Vec<_>>())
-        }
+        Some(OutputClause::Returning { select_items, .. }) => Some(select_items.clone()),
         Some(OutputClause::Output { .. }) => return plan_err!("OUTPUT of MERGE is not supported: RETURNING"),
         None => None,
     };
-    let new = concat_batches(&target.schema(), &inserted)?;
-    let changed = with_actions([
-        ("UPDATE", changes.marked(&updated)?),
-        ("DELETE", changes.removed()?),
-        ("INSERT", new.clone()),
-    ])?;
-    let answer = Returning::of(items.as_deref(), &target.alias, changed).answer(within.queries).await?;
-    let kept = changes.kept(&updated)?;
-    let pairs = kept.iter().zip(new.columns());
-    let columns =
-        pairs.map(|(kept, new)| concat(&[kept.as_ref(), new.as_ref()])).collect::<Result<Vec<_>, _>>()?;
-    target.replace(columns, within).await?;
-    Ok(answer)
+    let relations = [target.relation()?, Relation::of(SOURCE, found)?];
+    let merged = Merged { target: &target, source, columns, on, with, relations };
+    merged.carry_out(&merge.clauses, items.as_deref(), within).await
+}
+
+/// Merges rows that are known into a table.
+pub(super) async fn merge_rows(
+    merge: &Merge,
+    target: &Target,
+    (source, rows): (TableAlias, RecordBatch),
+    items: Option<&[SelectItem]>,
+    within: &Within<'_>,
+) -> Result<RecordBatch> {
+    let columns = rows.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let relations = [target.relation()?, Relation::of(SOURCE, rows)?];
+    let on = merge.on.as_ref().clone();
+    let merged = Merged { target, source, columns, on, with: None, relations };
+    merged.carry_out(&merge.clauses, items, within).await
 }
 
 /// Which rows a clause is for.
@@ -110,6 +98,45 @@ fn kind_of(clause: &MergeClause) -> Kind {
 }
 
 impl Merged<'_> {
+    /// Does what the clauses say.
+    async fn carry_out(
+        &self,
+        clauses: &[MergeClause],
+        items: Option<&[SelectItem]>,
+        within: &Within<'_>,
+    ) -> Result<RecordBatch> {
+        let target = self.target;
+        let (mut changes, mut inserted) = (Changes::of(target), Vec::new());
+        for (place, clause) in clauses.iter().enumerate() {
+            let kind = kind_of(clause);
+            let before = clauses[..place].iter().filter(|before| kind_of(before) == kind);
+            let before: Option<Vec<Expr>> = before.map(|before| before.predicate.clone()).collect();
+            // Behind a clause without a condition, none of its kind is reached.
+            let Some(before) = before else { continue };
+            let unmet = before
+                .into_iter()
+                .map(|condition| Expr::IsNotTrue(Box::new(Expr::Nested(Box::new(condition)))));
+            let conditions: Vec<Expr> = unmet.chain(clause.predicate.clone()).collect();
+            self.clause(clause, conditions, (&mut changes, &mut inserted), within).await?;
+        }
+        let updated = changes.updated()?;
+        let items = items.map(|items| items.iter().map(without_action).collect::<Vec<_>>());
+        let new = concat_batches(&target.unchecked_schema(), &inserted)?;
+        let changed = changes.marked(&updated)?;
+        let all_new = concat_batches(&target.unchecked_schema(), [&changed, &new])?;
+        let turn = target.check(&all_new, &changes.untouched()?, within).await?;
+        let changed =
+            with_actions([("UPDATE", changed), ("DELETE", changes.removed()?), ("INSERT", new.clone())])?;
+        let answer = Returning::of(items.as_deref(), &target.alias, changed).answer(within.queries).await?;
+        let kept = changes.kept(&updated)?;
+        let pairs = kept.iter().zip(new.columns());
+        let columns =
+            pairs.map(|(kept, new)| concat(&[kept.as_ref(), new.as_ref()])).collect::<Result<Vec<_>, _>>()?;
+        target.replace(columns, within).await?;
+        drop(turn);
+        Ok(answer)
+    }
+
     async fn clause(
         &self,
         clause: &MergeClause,
@@ -139,7 +166,7 @@ impl Merged<'_> {
                     );
                 }
                 let values = self.inserted(insert)?;
-                let schema = self.target.schema();
+                let schema = self.target.unchecked_schema();
                 let query = query(values, from, condition, self.with);
                 let found = rows(within.queries, (query, &self.relations), (0, schema.fields())).await?;
                 inserted.push(RecordBatch::try_new(schema, found.columns().to_vec())?);

@@ -8,6 +8,7 @@
 mod assignments;
 mod insert;
 mod merge;
+mod on_conflict;
 mod queries;
 mod returning;
 mod target;
@@ -103,7 +104,10 @@ pub(crate) async fn carry_out(statement: &mut Statement, within: &Within<'_>) ->
             // It may have many rows, of which no other copy is made.
             if let Sql::Insert(insert) = inner.as_mut() {
                 insert::complete(insert, None, within).await?;
-                return match insert.returning.is_some() {
+                if let Some(answer) = on_conflict::insert(insert, within).await? {
+                    return Ok(Outcome::Done(answer));
+                }
+                return match insert.returning.is_some() && !on_conflict::says(insert) {
                     true => insert::insert(insert, within).await.map(Outcome::Done),
                     false => Ok(Outcome::Other),
                 };
@@ -165,6 +169,9 @@ async fn done(change: &Change, within: &Within<'_>) -> Result<Option<RecordBatch
             }
         }
         Sql::Truncate(statement) => truncate(statement, within).await,
+        Sql::Insert(statement) if on_conflict::says(statement) => {
+            on_conflict::insert(statement, within).await
+        }
         Sql::Insert(statement) if statement.returning.is_some() => {
             insert::insert(statement, within).await.map(Some)
         }
@@ -245,9 +252,12 @@ async fn update(
     // Of several partners of a row, the last one is taken.
     changes.update(&assignments.places, &found)?;
     let changed = changes.updated()?;
-    let returning = Returning::of(update.returning.as_deref(), &target.alias, changes.marked(&changed)?);
-    let answer = returning.answer(within.queries).await?;
+    let new = changes.marked(&changed)?;
+    let turn = target.check(&new, &changes.untouched()?, within).await?;
+    let answer =
+        Returning::of(update.returning.as_deref(), &target.alias, new).answer(within.queries).await?;
     target.replace(changed, within).await?;
+    drop(turn);
     Ok(answer)
 }
 
@@ -267,8 +277,10 @@ async fn delete(
     let mut changes = Changes::of(&target);
     changes.delete(&found)?;
     let returning = Returning::of(delete.returning.as_deref(), &target.alias, changes.removed()?);
+    let turn = target.check(&target.rows.slice(0, 0), &changes.untouched()?, within).await?;
     let answer = returning.answer(within.queries).await?;
     target.replace(changes.kept(target.rows.columns())?, within).await?;
+    drop(turn);
     Ok(answer)
 }
 
@@ -281,8 +293,10 @@ async fn truncate(truncate: &Truncate, within: &Within<'_>) -> Result<Option<Rec
         None if truncate.if_exists && !exists(&table.name, within).await? => return count(0).map(Some),
         None => return Ok(None),
     };
-    let none = target.rows.slice(0, 0).columns().to_vec();
-    target.replace(none, within).await?;
+    let none = target.rows.slice(0, 0);
+    let turn = target.check(&none, &none, within).await?;
+    target.replace(none.columns().to_vec(), within).await?;
+    drop(turn);
     count(target.rows.num_rows()).map(Some)
 }
 
@@ -374,8 +388,14 @@ impl<'a> Changes<'a> {
 
     /// The rows that were updated, of all columns.
     fn marked(&self, columns: &[ArrayRef]) -> Result<RecordBatch> {
-        let all = RecordBatch::try_new(self.target.schema(), columns.to_vec())?;
+        let all = RecordBatch::try_new(self.target.unchecked_schema(), columns.to_vec())?;
         Ok(filter_record_batch(&all, &BooleanArray::from(self.updated.clone()))?)
+    }
+
+    /// The rows that stay as they are.
+    fn untouched(&self) -> Result<RecordBatch> {
+        let stays = (0..self.updated.len()).map(|number| Some(!self.is_changed(number)));
+        Ok(filter_record_batch(&self.target.rows, &BooleanArray::from_iter(stays))?)
     }
 
     fn removed(&self) -> Result<RecordBatch> {
@@ -385,7 +405,7 @@ impl<'a> Changes<'a> {
     /// The columns of the rows that stay.
     fn kept(&self, columns: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
         let stays = BooleanArray::from_iter(self.deleted.iter().map(|deleted| Some(!deleted)));
-        let all = RecordBatch::try_new(self.target.schema(), columns.to_vec())?;
+        let all = RecordBatch::try_new(self.target.unchecked_schema(), columns.to_vec())?;
         Ok(filter_record_batch(&all, &stays)?.columns().to_vec())
     }
 }

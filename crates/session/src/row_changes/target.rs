@@ -20,6 +20,8 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::unparser::expr_to_sql;
 
 use super::queries::{Queries, ROW, ROWS, Relation, rows_of};
+use crate::constraints::checked_rows::{Checks, Turn, referring, scan_of, still_there};
+use crate::constraints::rules::Rules;
 use crate::database::Database;
 use crate::syntax::{normal, quoted, reference_of};
 
@@ -28,6 +30,7 @@ pub(super) struct Target {
     name: ObjectName,
     /// What the statement calls it.
     pub alias: TableAlias,
+    reference: TableReference,
     provider: Arc<dyn TableProvider>,
     kept: Kept,
     /// All of its rows, as the statement finds them.
@@ -64,7 +67,7 @@ impl Within<'_> {
             }
             Some(kept) => {
                 let source = provider_as_source(Arc::clone(&provider));
-                let plan = LogicalPlanBuilder::scan(reference, source, None)?.build()?;
+                let plan = LogicalPlanBuilder::scan(reference.clone(), source, None)?.build()?;
                 (kept, self.queries.run(&plan).await?)
             }
             None => return Ok(None),
@@ -75,7 +78,7 @@ impl Within<'_> {
             (None, Some(name)) => alias_of(name.clone()),
             (None, None) => return Ok(None),
         };
-        Ok(Some(Target { name: name.clone(), alias, provider, kept, rows }))
+        Ok(Some(Target { name: name.clone(), alias, reference, provider, kept, rows }))
     }
 
     async fn kept(&self, provider: &Arc<dyn TableProvider>, name: &TableReference) -> Result<Option<Kept>> {
@@ -103,6 +106,39 @@ pub(super) fn alias_of(name: Ident) -> TableAlias {
 impl Target {
     pub fn schema(&self) -> SchemaRef {
         self.rows.schema()
+    }
+
+    /// What it says of its rows.
+    pub fn rules(&self) -> Rules {
+        Rules::of(self.provider.as_ref())
+    }
+
+    /// Its columns, any of which may be NULL in rows that were not looked at yet.
+    pub fn unchecked_schema(&self) -> SchemaRef {
+        let fields = self
+            .rows
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.as_ref().clone().with_nullable(true))
+            .collect::<Vec<_>>();
+        Arc::new(Schema::new(fields))
+    }
+
+    /// An error where new rows are not as the table says, by themselves or beside those that stay. Until what comes back is let go of,
+    /// nobody else writes rows that would be compared with these.
+    pub async fn check(&self, new: &RecordBatch, stay: &RecordBatch, within: &Within<'_>) -> Result<Turn> {
+        let turn = Turn::of(within.state).await;
+        if let Some(checks) = Checks::of(&self.reference, self.provider.as_ref(), within.state)? {
+            checks.hold_alone(new)?;
+            let others = scan_of(std::slice::from_ref(stay), &self.schema())?;
+            checks.hold_together(std::slice::from_ref(new), Some(&others)).await?;
+        }
+        if !referring(&self.reference, within.state).await?.is_empty() {
+            let after = concat_batches(&self.schema(), [stay, new])?;
+            still_there(&self.reference, &after, within.state).await?;
+        }
+        Ok(turn)
     }
 
     /// Its rows with their numbers, as a relation of a query.
@@ -174,7 +210,7 @@ impl Target {
                 }
                 let schema = rows.schema();
                 let rows = MemorySourceConfig::try_new_exec(&[vec![rows]], Arc::clone(&schema), None)?;
-                database.create_table(table, (rows, schema), within.state).await
+                database.create_table(table, (rows, schema), None, within.state).await
             }
         }
     }

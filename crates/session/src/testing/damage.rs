@@ -260,18 +260,8 @@ pub async fn damage_and_query(
 /// Whether an error says where in its file the damage is: in a column, or in what is none's.
 fn names_a_part(text: &str) -> bool {
     const OF_NO_COLUMN: [&str; 12] = [
-        "metadata",
-        "schema",
-        "its end",
-        "not a Parquet file",
-        "not an Arrow file",
-        "cut off",
-        "row group",
-        "footer",
-        "batch",
-        "message",
-        "dictionary",
-        "header",
+        "metadata", "schema", "its end", "not a Parquet file", "not an Arrow file", "cut off", "row group",
+        "footer", "batch", "message", "dictionary", "header",
     ];
     text.contains("column ") || OF_NO_COLUMN.iter().any(|part| text.contains(part))
 }

@@ -234,13 +234,7 @@ impl QueryGenerator {
     fn bool(&mut self, depth: usize) -> String {
         if depth == 0 {
             return self.one(&[
-                "b",
-                "i32 > 0",
-                "g = 'abc'",
-                "d5 < 0",
-                "s IS NULL",
-                "dt >= DATE '1969-06-01'",
-                "fx < 1.0",
+                "b", "i32 > 0", "g = 'abc'", "d5 < 0", "s IS NULL", "dt >= DATE '1969-06-01'", "fx < 1.0",
             ]);
         }
         let kind = KINDS[self.below(KINDS.len())];
@@ -296,12 +290,8 @@ impl QueryGenerator {
                 "CAST(0 AS DECIMAL(38, 10))",
                 "CAST('123456789.0123456789' AS DECIMAL(38, 10))",
             ]),
-            Kind::Date => self.one(&[
-                "DATE '1970-01-01'",
-                "DATE '1950-02-28'",
-                "DATE '2000-02-29'",
-                "DATE '1899-12-31'",
-            ]),
+            Kind::Date => self
+                .one(&["DATE '1970-01-01'", "DATE '1950-02-28'", "DATE '2000-02-29'", "DATE '1899-12-31'"]),
             Kind::Timestamp => self.one(&[
                 "TIMESTAMP '1970-01-01 00:00:00'",
                 "TIMESTAMP '1969-12-31 23:59:59.999'",

@@ -165,17 +165,9 @@ impl FuzzReport {
     /// One line a count, reason, error and difference.
     pub fn to_lines(&self) -> Vec<String> {
         let counts = [
-            self.equal,
-            self.compiled,
-            self.trivial,
-            self.both_failed,
-            self.only_plain_failed,
-            self.only_reordered_failed,
-            self.answered_by_plain,
-            self.contradictions,
-            self.plain_panicked,
-            self.forced,
-            self.impossible,
+            self.equal, self.compiled, self.trivial, self.both_failed, self.only_plain_failed,
+            self.only_reordered_failed, self.answered_by_plain, self.contradictions, self.plain_panicked,
+            self.forced, self.impossible,
         ];
         let mut lines = vec![format!("counts\t{}", counts.map(|count| count.to_string()).join("\t"))];
         for (name, known) in [("reason", &self.reasons), ("error", &self.errors)] {

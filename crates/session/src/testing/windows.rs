@@ -61,16 +61,8 @@ impl QueryGenerator {
             _ => String::new(),
         };
         let condition = self.one(&[
-            "w0 <= 2",
-            "w0 < 4",
-            "w0 = 1",
-            "w0 BETWEEN 1 AND 3",
-            "w0 <= 10",
-            "1 >= w0",
-            "w0 IN (1, 5)",
-            "w0 <= 2 AND k > 0",
-            "w0 = 2 OR w0 = 1",
-            "w0 <= 100",
+            "w0 <= 2", "w0 < 4", "w0 = 1", "w0 BETWEEN 1 AND 3", "w0 <= 10", "1 >= w0", "w0 IN (1, 5)",
+            "w0 <= 2 AND k > 0", "w0 = 2 OR w0 = 1", "w0 <= 100",
         ]);
         let inner = format!(
             "SELECT i32, g, k, d5, {rank} OVER ({partition}{order}) AS w0{more} FROM {table}{filter}"
@@ -136,18 +128,7 @@ impl QueryGenerator {
 
     fn looked_up(&mut self) -> String {
         self.one(&[
-            "i32",
-            "s",
-            "g",
-            "d15",
-            "f32",
-            "dt",
-            "ts",
-            "b",
-            "w64",
-            "d38",
-            "substr(s, 2, 3)",
-            "i32 + nn",
+            "i32", "s", "g", "d15", "f32", "dt", "ts", "b", "w64", "d38", "substr(s, 2, 3)", "i32 + nn",
         ])
     }
 
@@ -157,10 +138,7 @@ impl QueryGenerator {
             0 => format!("{function}({})", self.looked_up()),
             1 => format!("{function}({}, {})", self.looked_up(), self.one(&["0", "2", "3", "40"])),
             _ => self.one(&[
-                "lag(i32, 2, -1)",
-                "lead(s, 1, 'none')",
-                "lag(d15, 1, 1.50)",
-                "lead(dt, 1, '1999-12-31')",
+                "lag(i32, 2, -1)", "lead(s, 1, 'none')", "lag(d15, 1, 1.50)", "lead(dt, 1, '1999-12-31')",
             ]),
         };
         // Where rows come in several batches, DataFusion's lead forgets some of those behind NULLs.

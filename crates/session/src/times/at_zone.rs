@@ -12,7 +12,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use kelpie_datafusion::Zone;
+use kelpie_datafusion::{CallRows, Zone, name_and_signature};
 
 /// The function that stands in a statement's place of AT TIME ZONE: of a time and the name of a zone.
 pub(crate) const AT_TIME_ZONE: &str = "kelpie_at_time_zone";
@@ -28,13 +28,7 @@ struct AtTimeZone {
 }
 
 impl ScalarUDFImpl for AtTimeZone {
-    fn name(&self) -> &str {
-        AT_TIME_ZONE
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!(AT_TIME_ZONE);
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let [time, _] = types else { return plan_err!("AT TIME ZONE takes a time and a zone") };
@@ -80,8 +74,8 @@ impl ScalarUDFImpl for AtTimeZone {
         let Some(zone) = zone.try_as_str().flatten() else {
             return plan_err!("the zone of AT TIME ZONE is NULL");
         };
-        let is_scalar = matches!(times, ColumnarValue::Scalar(_));
-        let times = times.to_array(if is_scalar { 1 } else { args.number_rows })?;
+        let rows = CallRows::of(&args);
+        let times = times.to_array(rows.count)?;
         let DataType::Timestamp(unit, of_moment) = times.data_type() else {
             return internal_err!("AT TIME ZONE of {}", times.data_type());
         };
@@ -96,9 +90,6 @@ impl ScalarUDFImpl for AtTimeZone {
                 cast(&moments, &DataType::Timestamp(*unit, Some(zone.into())))?
             }
         };
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?),
-            false => ColumnarValue::Array(made),
-        })
+        rows.answer(made)
     }
 }

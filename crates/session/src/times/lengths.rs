@@ -16,7 +16,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use kelpie_datafusion::ticks_of_second;
+use kelpie_datafusion::{CallRows, name_and_signature, ticks_of_second};
 
 use super::operands::{cast as cast_expr, text};
 
@@ -130,13 +130,7 @@ struct Length {
 }
 
 impl ScalarUDFImpl for Length {
-    fn name(&self) -> &str {
-        "kelpie_interval_length"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!("kelpie_interval_length");
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Decimal128(38, 0))
@@ -146,12 +140,8 @@ impl ScalarUDFImpl for Length {
         let Some(value) = args.args.first() else {
             return Err(exec_datafusion_err!("an interval is missing"));
         };
-        let is_scalar = matches!(value, ColumnarValue::Scalar(_));
-        let lengths = lengths(&value.to_array(if is_scalar { 1 } else { args.number_rows })?)?;
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&lengths, 0)?),
-            false => ColumnarValue::Array(Arc::new(lengths)),
-        })
+        let rows = CallRows::of(&args);
+        rows.answer(Arc::new(lengths(&value.to_array(rows.count)?)?))
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod at_zone;
 mod days;
+mod finer;
 mod floats;
 mod lengths;
 mod operands;
@@ -15,6 +16,7 @@ mod parts;
 mod quotients;
 mod results;
 mod series;
+mod series_rows;
 mod written;
 mod written_intervals;
 mod zones;
@@ -34,8 +36,8 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator, TryCast, Union};
-use datafusion::optimizer::{Analyzer, AnalyzerRule};
-use kelpie_datafusion::{AnyYear, KelpieOptions, WrittenTimes};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
+use kelpie_datafusion::{AnyYear, KelpieOptions, WrittenTimes, map_named};
 
 pub(crate) use self::at_zone::AT_TIME_ZONE;
 use self::lengths::compare_lengths;
@@ -45,12 +47,17 @@ use self::operands::{
     beyond_nanoseconds, bring_together, exact_comparison, is_date, is_of_nanoseconds, is_text_of_row,
 };
 pub(crate) use self::series::SERIES;
+use self::series_rows::SeriesRows;
 use self::written::{completed_expr, may_read};
 pub(crate) use self::written_intervals::in_known_units;
 
 /// Adds the rule to a session, before the one that brings types together, and functions of times that know all years.
 pub(crate) fn add_times(builder: &mut SessionStateBuilder) {
-    builder.analyzer().get_or_insert_with(Analyzer::new).rules.insert(0, Arc::new(Times));
+    let rules = &mut builder.analyzer().get_or_insert_with(Analyzer::new).rules;
+    // grouping(…) finds its key by how both are written.
+    let resolved = rules.iter().position(|rule| rule.name() == "resolve_grouping_function");
+    rules.insert(resolved.map_or(0, |place| place + 1), Arc::new(Times));
+    builder.optimizer().get_or_insert_with(Optimizer::new).rules.insert(0, Arc::new(SeriesRows));
     let mut relations = vec![];
     for function in builder.scalar_functions().iter_mut().flatten() {
         if let Some(of_times) = AnyYear::of(function).or_else(|| WrittenTimes::of(function)) {
@@ -101,11 +108,11 @@ fn mended(plan: LogicalPlan, changed: &Cell<bool>) -> Result<Transformed<Logical
         if !expr.exists(|expr| Ok(has_times(expr, &schema) || may_read(expr)))? {
             return Ok(Transformed::no(expr));
         }
-        let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| {
-            completed_expr(expr, &schema)?.transform_data(|expr| mended_expr(expr, &schema))
-        })?;
-        Ok(rewritten.update_data(|expr| name.restore(expr)))
+        map_named(expr, &names, &mut |expr| {
+            expr.transform_up(|expr| {
+                completed_expr(expr, &schema)?.transform_data(|expr| mended_expr(expr, &schema))
+            })
+        })
     })?;
     let rewritten = rewritten.transform_data(|plan| match plan {
         LogicalPlan::Values(values) => results::of_values(values),
@@ -172,6 +179,7 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     {
         return Ok(Transformed::yes(expr));
     }
+    let rounded = finer::round(&mut expr, schema);
     let changed = match &mut expr {
         Expr::Cast(cast) => {
             return Ok(match mended_cast(cast, schema) {
@@ -230,7 +238,7 @@ fn mended_expr(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         _ => false,
     };
-    Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+    Ok(Transformed::new_transformed(expr, changed || rounded))
 }
 
 /// A cast to nanoseconds of what these do not hold: of a literal beyond them, or of a date or a text of a row, which may be of any year.

@@ -232,6 +232,18 @@ fn written(text: &str, unit: TimeUnit, zone: Option<Arc<str>>) -> Option<ScalarV
     finer.into_iter().filter(|finer| *finer >= unit).find_map(exact)
 }
 
+/// A time that is written out, where it is none of a unit: in the coarsest finer one that holds it.
+pub(super) fn written_finer(
+    expr: &Expr,
+    unit: TimeUnit,
+    zone: Option<Arc<str>>,
+    schema: &DFSchema,
+) -> Option<ScalarValue> {
+    let Operand::Written(text, own) = kind(expr, schema, true) else { return None };
+    let is_finer = |value: &ScalarValue| matches!(value.data_type(), DataType::Timestamp(of, _) if of > unit);
+    written(&text, unit, own.or(zone)).filter(is_finer)
+}
+
 /// Whether a text is a time that nanoseconds do not hold.
 pub(crate) fn is_beyond(text: &str, zone: Option<&Arc<str>>) -> bool {
     parsed(text, TimeUnit::Nanosecond, zone).is_none() && parsed(text, TimeUnit::Microsecond, zone).is_some()

@@ -1,13 +1,11 @@
 //! `generate_series` and `range` of times of any year: DataFusion's compute in nanoseconds.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
-use datafusion::arrow::array::timezone::Tz;
-use datafusion::arrow::array::types::IntervalMonthDayNano;
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, ListBuilder, PrimitiveArray, TimestampMicrosecondBuilder,
+    Array, ArrayRef, AsArray, ListArray, PrimitiveArray, TimestampMicrosecondArray,
 };
+use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     DataType, Field, IntervalMonthDayNanoType, IntervalUnit, TimeUnit, TimestampMicrosecondType,
@@ -17,6 +15,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
+use kelpie_datafusion::{Bounds, CallRows, Series as Values};
 
 /// DataFusion's names of the functions, and what each becomes where it is a relation: there, the days from one date to another are
 /// timestamps.
@@ -31,6 +30,19 @@ pub(super) fn of(function: &Arc<ScalarUDF>) -> Option<[ScalarUDF; 2]> {
         ScalarUDF::from(Series { name, inner, dates_are_days })
     };
     Some([series(function.name(), true), series(relation, false)])
+}
+
+/// The values of a call of one of these functions with constants; nothing where an argument is NULL, or where it cannot be told.
+pub(super) fn values(function: &ScalarUDF, arguments: &[ScalarValue]) -> Result<Option<Values>> {
+    match function.inner().downcast_ref::<Series>() {
+        Some(series) => series.of_constants(arguments),
+        None => Ok(None),
+    }
+}
+
+/// Whether a function is one of these.
+pub(super) fn is_series(function: &ScalarUDF) -> bool {
+    function.inner().is::<Series>()
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -63,61 +75,68 @@ impl Series {
     }
 
     fn lists(&self, args: &ScalarFunctionArgs, times: &DataType) -> Result<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if is_scalar { 1 } else { args.number_rows };
+        let rows = CallRows::of(args);
         let column = |place: usize, data_type: &DataType| -> Result<ArrayRef> {
             match args.args.get(place) {
-                Some(arg) => Ok(cast(&arg.to_array(rows)?, data_type)?),
+                Some(arg) => Ok(cast(&arg.to_array(rows.count)?, data_type)?),
                 None => exec_err!("{} takes three arguments", self.inner.name()),
             }
         };
         let (starts, stops) = (column(0, times)?, column(1, times)?);
         let steps = column(2, &DataType::Interval(IntervalUnit::MonthDayNano))?;
-        let DataType::Timestamp(_, zone) = times else { return exec_err!("a series of {times}") };
-        let clock: Tz = zone.as_deref().unwrap_or("+00:00").parse()?;
         let (starts, stops): (Micros, Micros) = (starts.as_primitive(), stops.as_primitive());
         let steps: &PrimitiveArray<IntervalMonthDayNanoType> = steps.as_primitive();
-        let values = TimestampMicrosecondBuilder::new().with_data_type(times.clone());
-        let mut lists = ListBuilder::new(values);
-        for row in 0..rows {
-            if starts.is_null(row) || stops.is_null(row) || steps.is_null(row) {
-                lists.append_null();
-                continue;
+        let mut values = Vec::new();
+        let mut ends = vec![0];
+        let mut valid = Vec::with_capacity(rows.count);
+        for row in 0..rows.count {
+            let is_valid = starts.is_valid(row) && stops.is_valid(row) && steps.is_valid(row);
+            if is_valid {
+                let bounds =
+                    Bounds { start: starts.value(row), stop: stops.value(row), has_end: self.has_end() };
+                let series = Values::of_times(bounds, steps.value(row), times)?;
+                series.add_all(&mut values)?;
             }
-            let (mut time, stop, step) = (starts.value(row), stops.value(row), steps.value(row));
-            let direction = self.direction(time, step, clock)?;
-            loop {
-                let order = time.cmp(&stop);
-                if order == direction || order == Ordering::Equal && !self.has_end() {
-                    break;
-                }
-                lists.values().append_value(time);
-                // Beyond the years that microseconds hold there is no further time.
-                match TimestampMicrosecondType::add_month_day_nano(time, step, clock) {
-                    Some(next) if next.cmp(&time) == direction => time = next,
-                    _ => break,
-                }
-            }
-            lists.append(true);
+            ends.push(values.len() as i32);
+            valid.push(is_valid);
         }
-        let lists: ArrayRef = Arc::new(lists.finish());
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&lists, 0)?),
-            false => ColumnarValue::Array(lists),
-        })
+        let values = TimestampMicrosecondArray::from(values).with_data_type(times.clone());
+        let element = Arc::new(Field::new_list_field(times.clone(), true));
+        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
+        let ends = OffsetBuffer::new(ends.into());
+        rows.answer(Arc::new(ListArray::try_new(element, ends, Arc::new(values), nulls)?))
     }
 
-    /// Where a step leads.
-    fn direction(&self, start: i64, step: IntervalMonthDayNano, clock: Tz) -> Result<Ordering> {
-        match TimestampMicrosecondType::add_month_day_nano(start, step, clock).map(|next| next.cmp(&start)) {
-            Some(Ordering::Equal) => {
-                exec_err!("the step of {} must not be 0, nor below a microsecond", self.inner.name())
+    /// A call's values where its arguments are constants, and none of them is NULL.
+    fn of_constants(&self, args: &[ScalarValue]) -> Result<Option<Values>> {
+        let types: Vec<DataType> = args.iter().map(ScalarValue::data_type).collect();
+        let DataType::List(element) = self.return_type(&types)? else { return Ok(None) };
+        let times = element.data_type();
+        let number = |value: &ScalarValue| match value.cast_to(&DataType::Int64) {
+            Ok(ScalarValue::Int64(number)) => number,
+            _ => None,
+        };
+        let numbers = || args.iter().map(number).collect::<Option<Vec<i64>>>();
+        let bounds = |start, stop| Bounds { start, stop, has_end: self.has_end() };
+        Ok(match (times, args) {
+            (DataType::Int64, _) => numbers().and_then(|numbers| match numbers[..] {
+                [stop] => Values::of_numbers(bounds(0, stop), 1),
+                [start, stop] => Values::of_numbers(bounds(start, stop), 1),
+                [start, stop, step] => Values::of_numbers(bounds(start, stop), step),
+                _ => None,
+            }),
+            (
+                DataType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, _),
+                [start, stop, ScalarValue::IntervalMonthDayNano(Some(step))],
+            ) => {
+                let (start, stop) = (start.cast_to(times)?, stop.cast_to(times)?);
+                match number(&start).zip(number(&stop)) {
+                    Some((start, stop)) => Some(Values::of_times(bounds(start, stop), *step, times)?),
+                    None => None,
+                }
             }
-            Some(direction) => Ok(direction),
-            None => {
-                exec_err!("a step of {} leads beyond the years that a timestamp holds", self.inner.name())
-            }
-        }
+            _ => None,
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
-use kelpie_datafusion::Zone;
+use kelpie_datafusion::{CallRows, Zone, name_and_signature};
 
 use super::at_zone::at_time_zone;
 
@@ -90,13 +90,7 @@ struct InZone {
 }
 
 impl ScalarUDFImpl for InZone {
-    fn name(&self) -> &str {
-        "kelpie_in_zone"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!("kelpie_in_zone");
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Timestamp(self.unit, Some(Arc::clone(&self.zone))))
@@ -104,17 +98,14 @@ impl ScalarUDFImpl for InZone {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let Some(times) = args.args.first() else { return Err(exec_datafusion_err!("a time is missing")) };
-        let is_scalar = matches!(times, ColumnarValue::Scalar(_));
-        let times = times.to_array(if is_scalar { 1 } else { args.number_rows })?;
+        let rows = CallRows::of(&args);
+        let times = times.to_array(rows.count)?;
         let ticks = cast(&cast(&times, &DataType::Timestamp(self.unit, None))?, &DataType::Int64)?;
         let moments = Zone(Arc::clone(&self.zone)).moments(ticks.as_primitive::<Int64Type>(), self.unit)?;
         // Without a zone first: a cast to one would take them for local times.
         let utc = DataType::Timestamp(self.unit, Some("+00:00".into()));
         let moments =
             cast(&cast(&moments, &utc)?, &DataType::Timestamp(self.unit, Some(Arc::clone(&self.zone))))?;
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&moments, 0)?),
-            false => ColumnarValue::Array(moments),
-        })
+        rows.answer(moments)
     }
 }

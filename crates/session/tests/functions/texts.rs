@@ -65,25 +65,8 @@ fn letters(plain: &SessionContext, kelpie: &KelpieSession) {
         "\u{212a}elvin",
     ];
     let numbers = [
-        "1",
-        "-2.5",
-        " 3e2 ",
-        "x",
-        "",
-        "inf",
-        "-Infinity",
-        "nan",
-        "+.5",
-        "5.",
-        "1e-300",
-        "0.30000000000000004",
-        "123456789.125",
-        "-0",
-        "1e400",
-        "1_0",
-        "-NaN",
-        "16777217",
-        "e",
+        "1", "-2.5", " 3e2 ", "x", "", "inf", "-Infinity", "nan", "+.5", "5.", "1e-300",
+        "0.30000000000000004", "123456789.125", "-0", "1e400", "1_0", "-NaN", "16777217", "e",
     ];
     let rows = 40;
     let column = |list: &'static [&'static str], step: usize| {

@@ -237,10 +237,7 @@ impl Experiment {
                 micro(&["multi_pass", "pipelined", "resolution:simd", "resolution:work_efficient"])
             }
             Experiment::Groups => micro(&[
-                "operator_at_a_time",
-                "multi_pass",
-                "pipelined",
-                "resolution:simd",
+                "operator_at_a_time", "multi_pass", "pipelined", "resolution:simd",
                 "resolution:work_efficient",
             ]),
             Experiment::Ssb | Experiment::Tpch => {

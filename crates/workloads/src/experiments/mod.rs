@@ -9,6 +9,7 @@ mod algebra;
 mod cases;
 mod dogqc;
 mod experiment;
+mod figures;
 mod findings;
 mod generated;
 mod grouping;

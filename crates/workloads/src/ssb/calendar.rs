@@ -14,18 +14,8 @@ pub(super) const DAYS: u32 = 2557;
 pub(super) const ORDER_DAYS: u32 = 2406;
 
 const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+    "November", "December",
 ];
 
 /// 1992-01-01 was a Wednesday.

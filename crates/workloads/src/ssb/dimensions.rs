@@ -188,14 +188,7 @@ pub(super) fn supplier(sizes: Sizes) -> Table {
 /// The table `part`.
 pub(super) fn part(sizes: Sizes) -> Table {
     let names = [
-        "p_partkey",
-        "p_name",
-        "p_mfgr",
-        "p_category",
-        "p_brand1",
-        "p_color",
-        "p_type",
-        "p_size",
+        "p_partkey", "p_name", "p_mfgr", "p_category", "p_brand1", "p_color", "p_type", "p_size",
         "p_container",
     ];
     keyed_table("part", schema(&names, &["p_partkey", "p_size"]), sizes.parts, |keys| {

@@ -47,23 +47,23 @@ pub(super) struct Open {
 impl Open {
     /// An open pipeline without steps.
     pub(super) fn new(source: impl Source + 'static, bound: u64) -> Open {
-        let (before, cuts, steps) = (Vec::new(), Vec::new(), Vec::new());
-        let (prunes, skips) = (Vec::new(), Vec::new());
-        let (source, sorted, matched): (Arc<dyn Source>, _, _) = (Arc::new(source), None, 1.0);
-        let (shared_out, in_order, known) = (None, None, Vec::new());
+        Open::of(Arc::new(source), bound)
+    }
+
+    fn of(source: Arc<dyn Source>, bound: u64) -> Open {
         Open {
-            before,
-            cuts,
+            before: Vec::new(),
+            cuts: Vec::new(),
             source,
-            steps,
+            steps: Vec::new(),
             bound,
-            shared_out,
-            prunes,
-            skips,
-            sorted,
-            in_order,
-            matched,
-            known,
+            shared_out: None,
+            prunes: Vec::new(),
+            skips: Vec::new(),
+            sorted: None,
+            in_order: None,
+            matched: 1.0,
+            known: Vec::new(),
         }
     }
 
@@ -104,22 +104,7 @@ impl Open {
     pub(super) fn take_parts(&mut self) -> Vec<(Open, Arc<dyn Sink>)> {
         let open = |part: ChainPart| -> (Open, Arc<dyn Sink>) {
             let ChainPart { source, steps, prunes, skips, rows, bound, shared_out, sorted } = part;
-            let (before, cuts, in_order) = (Vec::new(), Vec::new(), None);
-            let (matched, known) = (1.0, Vec::new());
-            let open = Open {
-                before,
-                cuts,
-                source,
-                steps,
-                bound,
-                shared_out,
-                prunes,
-                skips,
-                sorted,
-                in_order,
-                matched,
-                known,
-            };
+            let open = Open { steps, shared_out, prunes, skips, sorted, ..Open::of(source, bound) };
             (open, Arc::new(Materialize(rows)))
         };
         std::mem::take(&mut self.before).into_iter().map(open).collect()

@@ -25,7 +25,7 @@ mod atomic;
 mod rounds;
 mod rows;
 
-use kelpie_kir::{Builder, Module, Target, Type, TypeError};
+use kelpie_kir::{Builder, Module, Target, Type, TypeError, named};
 
 use self::rows::Rows;
 use super::group::{Group, param};
@@ -42,46 +42,25 @@ const MOST_ELEMENTS_POWER: u32 = 10;
 /// Threads of a block that are chosen where none are asked for: no fewer than an element may have bits.
 const CHOSEN_THREADS: u32 = 64;
 
-/// How bits come together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Each thread makes elements of neighbouring rows.
-    Sequential,
-    /// Threads set bits of the bitmap.
-    AtomicGlobal,
-    /// Threads set bits of the block's memory.
-    AtomicLocal,
-    /// Elements with a bit each are put together.
-    Reduce,
-    /// Each thread gathers the bits of an element.
-    Collect,
-    /// Squares of bits are transposed.
-    Transpose,
+named! {
+    /// How bits come together.
+    pub enum Kind {
+        /// Each thread makes elements of neighbouring rows.
+        Sequential = "sequential",
+        /// Threads set bits of the bitmap.
+        AtomicGlobal = "interleaved-atomic-global",
+        /// Threads set bits of the block's memory.
+        AtomicLocal = "interleaved-atomic-local",
+        /// Elements with a bit each are put together.
+        Reduce = "interleaved-reduce",
+        /// Each thread gathers the bits of an element.
+        Collect = "interleaved-collect",
+        /// Squares of bits are transposed.
+        Transpose = "interleaved-transpose",
+    }
 }
 
 impl Kind {
-    /// Every kind.
-    pub const ALL: [Kind; 6] = [
-        Kind::Sequential,
-        Kind::AtomicGlobal,
-        Kind::AtomicLocal,
-        Kind::Reduce,
-        Kind::Collect,
-        Kind::Transpose,
-    ];
-
-    /// The paper's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Sequential => "sequential",
-            Kind::AtomicGlobal => "interleaved-atomic-global",
-            Kind::AtomicLocal => "interleaved-atomic-local",
-            Kind::Reduce => "interleaved-reduce",
-            Kind::Collect => "interleaved-collect",
-            Kind::Transpose => "interleaved-transpose",
-        }
-    }
-
     /// Whether threads set bits by atomics.
     pub fn is_atomic(self) -> bool {
         matches!(self, Kind::AtomicGlobal | Kind::AtomicLocal)

@@ -9,11 +9,13 @@ use datafusion::arrow::datatypes::{DataType, Decimal128Type, FieldRef, Int64Type
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF,
 };
+
+use crate::function_methods::of_inner;
 
 use super::distinct::DistinctSum;
 
@@ -51,16 +53,10 @@ macro_rules! of_type {
 }
 
 impl AggregateUDFImpl for ExactSum {
+    of_inner!(signature, return_type, state_fields);
+
     fn name(&self) -> &str {
         self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arguments)
     }
 
     fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
@@ -75,10 +71,6 @@ impl AggregateUDFImpl for ExactSum {
             true => of_type!(arguments, DistinctSum),
             false => of_type!(arguments, Sum),
         }
-    }
-
-    fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.inner.state_fields(arguments)
     }
 
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {

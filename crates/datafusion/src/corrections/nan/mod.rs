@@ -25,6 +25,8 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+
+use crate::function_methods::name_and_signature;
 use half::f16;
 
 use super::null_fields::{any_structs, with_null_fields};
@@ -45,13 +47,7 @@ impl OneNan {
 }
 
 impl ScalarUDFImpl for OneNan {
-    fn name(&self) -> &str {
-        "one_nan"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!("one_nan");
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         match arguments {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{ScalarValue, Statistics, internal_err};
+use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::datasource::physical_plan::{
     FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
 };
@@ -19,26 +19,23 @@ use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal, lit};
 use datafusion::physical_expr::utils::{collect_columns, conjunction, split_conjunction};
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
-use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::work_table::WorkTableExec;
-use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-    ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
 
 use super::{are_mended, canonical_batch};
 use crate::decimals::check_decimals;
 use crate::exec::KelpieExec;
 use crate::node::Node;
+use crate::node_methods::{one_input, rows_of_input};
 use crate::parameters::ParametersExec;
 use crate::received::ReceivedExec;
 
 /// A plan whose scans give floats with the one NaN. What is compiled in it reads by Kelpie's own readers.
 pub(crate) fn with_one_nan(plan: Node) -> Result<Node> {
     let made = plan.transform_up(|node| {
-        let decimals = has_unchecked_decimals(&node);
+        let decimals = has_decimals_of_files(&node);
         let is_source = node.children().is_empty()
             && (decimals || are_mended(&node.schema()))
             && !node.is::<KelpieExec>()
@@ -57,19 +54,13 @@ pub(crate) fn with_one_nan(plan: Node) -> Result<Node> {
     Ok(made.data)
 }
 
-/// Whether a scan reads decimals of files that are so large that nobody has looked at their digits before.
-fn has_unchecked_decimals(scan: &Node) -> bool {
-    /// Of smaller tables all decimals are looked at before they are tables.
-    const SMALL_BYTES: u64 = 16 << 20;
-    let config = scan
+/// Whether a scan reads decimals of Parquet files, which may have more digits than their type.
+fn has_decimals_of_files(scan: &Node) -> bool {
+    let is_parquet = scan
         .downcast_ref::<DataSourceExec>()
         .and_then(|source| source.data_source().downcast_ref::<FileScanConfig>())
-        .filter(|config| config.file_source().is::<ParquetSource>());
-    config.is_some_and(|config| {
-        let files = config.file_groups.iter().flat_map(|group| group.iter());
-        let bytes = files.map(|file| file.object_meta.size).fold(0, u64::saturating_add);
-        bytes > SMALL_BYTES && scan.schema().fields().iter().any(|field| field.data_type().is_decimal())
-    })
+        .is_some_and(|config| config.file_source().is::<ParquetSource>());
+    is_parquet && scan.schema().fields().iter().any(|field| field.data_type().is_decimal())
 }
 
 /// A scan that leaves out no part of a file for its bounds of floats, which say nothing of NaN, where NaN could be wanted.
@@ -131,6 +122,12 @@ pub(crate) struct OneNanExec {
     decimals: bool,
 }
 
+impl OneNanExec {
+    fn with_input(&self, input: Node) -> OneNanExec {
+        OneNanExec { input, decimals: self.decimals }
+    }
+}
+
 impl DisplayAs for OneNanExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OneNanExec{}", if self.decimals { ": decimals checked" } else { "" })
@@ -138,57 +135,15 @@ impl DisplayAs for OneNanExec {
 }
 
 impl ExecutionPlan for OneNanExec {
-    fn name(&self) -> &str {
-        "OneNanExec"
-    }
+    one_input!("OneNanExec");
+    rows_of_input!();
 
     fn properties(&self) -> &Arc<PlanProperties> {
         self.input.properties()
     }
 
-    fn children(&self) -> Vec<&Node> {
-        vec![&self.input]
-    }
-
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Node>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Node> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(OneNanExec { input, decimals: self.decimals })),
-            _ => internal_err!("OneNanExec has one child"),
-        }
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Node>) -> Result<Node> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        _arguments: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        match inputs {
-            [input] => Ok(Arc::clone(input)),
-            _ => internal_err!("OneNanExec has one child"),
-        }
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

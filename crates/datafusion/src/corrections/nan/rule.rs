@@ -7,13 +7,14 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::error::Result;
 use datafusion::functions::{core, math};
-use datafusion::functions_aggregate::{average, first_last, min_max, stddev, sum, variance};
+use datafusion::functions_aggregate::{average, min_max, stddev, sum, variance};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, ScalarFunction};
 use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionDefinition};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Projection, ScalarUDF};
 
 use super::{OneNan, canonical_scalar};
+use crate::aggregates::End;
 use crate::corrections::map_expressions;
 use crate::corrections::zeros::OneZero;
 
@@ -196,8 +197,7 @@ fn computes(expr: &Expr) -> bool {
     let of_aggregate = |implementation: &dyn datafusion::logical_expr::AggregateUDFImpl| {
         !(implementation.is::<min_max::Min>()
             || implementation.is::<min_max::Max>()
-            || implementation.is::<first_last::FirstValue>()
-            || implementation.is::<first_last::LastValue>())
+            || matches!(End::of(implementation), Some(End::First | End::Last)))
     };
     match expr {
         Expr::Alias(alias) => computes(&alias.expr),

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType as ArrowType;
 use datafusion::common::ScalarValue;
-use datafusion::functions_aggregate::{first_last, median, nth_value, percentile_cont, string_agg};
+use datafusion::functions_aggregate::{median, nth_value, percentile_cont, string_agg};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal as LiteralExpr;
@@ -37,7 +37,7 @@ use kelpie_compile::types::{DataType, Field, Literal};
 
 use super::passes::{Call, Mode, PASS_LIMIT, integer, joined, passes};
 use super::{Below, Node, Translator, fields_from, filtered, has_sets, one, over_sets, states};
-use crate::aggregates::{Counted, Median, PercentileCont, QuantileDisc};
+use crate::aggregates::{Counted, End, GroupedStringAgg, Median, PercentileCont, QuantileDisc};
 use crate::translate::order;
 
 /// The functions.
@@ -56,6 +56,7 @@ enum Function {
 /// The function that a call is of, if it is one of DataFusion's own: names tell nothing.
 fn function(call: &AggregateFunctionExpr) -> Option<Function> {
     let implementation = call.fun().inner().as_ref();
+    let end = End::of(implementation);
     match () {
         () if implementation.is::<median::Median>() || implementation.is::<Median>() => {
             Some(Function::Median)
@@ -67,10 +68,12 @@ fn function(call: &AggregateFunctionExpr) -> Option<Function> {
         }
         () if implementation.is::<QuantileDisc>() => Some(Function::Discrete),
         () if implementation.downcast_ref::<Counted>().is_some_and(Counted::is_mode) => Some(Function::Mode),
-        () if implementation.is::<first_last::FirstValue>() => Some(Function::First),
-        () if implementation.is::<first_last::LastValue>() => Some(Function::Last),
+        () if end == Some(End::First) => Some(Function::First),
+        () if end == Some(End::Last) => Some(Function::Last),
         () if implementation.is::<nth_value::NthValueAgg>() => Some(Function::Nth),
-        () if implementation.is::<string_agg::StringAgg>() => Some(Function::Texts),
+        () if implementation.is::<string_agg::StringAgg>() || implementation.is::<GroupedStringAgg>() => {
+            Some(Function::Texts)
+        }
         () => None,
     }
 }

@@ -6,14 +6,14 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Cte, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName,
-    ObjectNamePart, Query, SelectItem, SetExpr, Statement as SqlStatement, TableAlias, TableFactor,
-    TableWithJoins, WildcardAdditionalOptions, With,
+    ObjectNamePart, Query, SelectItem, Statement as SqlStatement, TableFactor, TableWithJoins,
+    WildcardAdditionalOptions, With,
 };
 
 use super::super::unique_names::{is_for_names, rename};
 use super::write_merged;
 use crate::names::constraint;
-use crate::syntax::{Flow, Walk, call, normal, plain_query, quoted, select_all, visit_part};
+use crate::syntax::{Flow, Walk, as_alias, call, last_name, normal, quoted, select_from, visit_part};
 
 /// One relation of a FROM, as a query that has all of its columns.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ pub(super) fn relations(table: &mut TableWithJoins, named: &[&With], found: &mut
         let qualifier = match factor {
             TableFactor::Derived { alias: alias @ None, .. } => {
                 let name = quoted(format!("kelpie: subquery {}", found.len()));
-                *alias = Some(TableAlias { explicit: true, name: name.clone(), columns: vec![], at: None });
+                *alias = Some(as_alias(name.clone()));
                 vec![name]
             }
             TableFactor::Table { alias: Some(alias), .. }
@@ -87,7 +87,7 @@ pub(super) fn relations(table: &mut TableWithJoins, named: &[&With], found: &mut
             _ => vec![],
         };
         let from = TableWithJoins { relation: factor.clone(), joins: vec![] };
-        let mut query = plain_query(SetExpr::Select(Box::new(select_all(vec![from]))));
+        let mut query = select_from(vec![from]);
         query.with = with_needed(named, &mut query);
         found.push(Relation { query, qualifier, columns: vec![] });
     }
@@ -136,7 +136,7 @@ struct Names(Vec<String>);
 impl Walk for Names {
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
         if let TableFactor::Table { name, .. } = factor {
-            self.0.extend(name.0.last().and_then(ObjectNamePart::as_ident).map(normal));
+            self.0.extend(last_name(name).map(normal));
         }
         ControlFlow::Continue(())
     }
@@ -220,7 +220,7 @@ impl Scope {
     /// The columns of `*`.
     pub fn all(&self, options: &WildcardAdditionalOptions) -> Vec<SelectItem> {
         let mut left_out: Vec<Ident> = Vec::new();
-        let single = |name: &ObjectName| name.0.last().and_then(ObjectNamePart::as_ident).cloned();
+        let single = |name: &ObjectName| last_name(name).cloned();
         match &options.opt_exclude {
             Some(ExcludeSelectItem::Single(name)) => left_out.extend(single(name)),
             Some(ExcludeSelectItem::Multiple(names)) => left_out.extend(names.iter().filter_map(single)),
@@ -296,7 +296,7 @@ fn factor(factor: &mut TableFactor, relations: &mut impl Iterator<Item = Relatio
             if let (TableFactor::Derived { alias: alias @ None, .. }, [name]) =
                 (factor, relation.qualifier.as_slice())
             {
-                *alias = Some(TableAlias { explicit: true, name: name.clone(), columns: vec![], at: None });
+                *alias = Some(as_alias(name.clone()));
             }
             Some(Scope::of(&relation))
         }

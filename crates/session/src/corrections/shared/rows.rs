@@ -8,22 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::catalog::Session;
-use datafusion::common::internal_err;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    Partitioning, PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use futures::{StreamExt, TryStreamExt, stream};
+use kelpie_datafusion::one_input;
 use tokio::sync::OnceCell;
 
 use super::SharedRows;
@@ -96,6 +94,10 @@ impl SharedExec {
         ));
         SharedExec { number, input, cell, properties }
     }
+
+    fn with_input(&self, input: Node) -> SharedExec {
+        SharedExec::new(self.number, input, Arc::clone(&self.cell))
+    }
 }
 
 impl DisplayAs for SharedExec {
@@ -105,34 +107,10 @@ impl DisplayAs for SharedExec {
 }
 
 impl ExecutionPlan for SharedExec {
-    fn name(&self) -> &str {
-        "SharedExec"
-    }
+    one_input!("SharedExec");
 
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
-    }
-
-    fn children(&self) -> Vec<&Node> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(self: Arc<Self>, mut children: Vec<Node>, _: ReplaceChildrenOptions) -> Result<Node> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(SharedExec::new(self.number, input, Arc::clone(&self.cell)))),
-            _ => internal_err!("SharedExec has one child"),
-        }
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Node>) -> Result<Node> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

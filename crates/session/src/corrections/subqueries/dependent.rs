@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
     WindowFunctionDefinition, lit, when,
 };
 
+use super::super::expressions::subquery_of;
 use super::plain::is_correlated;
 
 /// The distinct values of the columns around a subquery that it refers to.
@@ -74,6 +75,11 @@ impl OuterValues {
     /// The rows that have the values.
     pub(super) fn rows(&self) -> &LogicalPlan {
         &self.rows
+    }
+
+    /// The same values of other rows, which have these columns too.
+    pub(super) fn of_rows(self, rows: &Arc<LogicalPlan>) -> OuterValues {
+        OuterValues { rows: Arc::clone(rows), ..self }
     }
 
     /// The same values under another qualifier.
@@ -293,14 +299,7 @@ impl OuterValues {
         }
         let (left, right, constraint) = (Arc::new(left), Arc::new(right), join.join_constraint);
         let joined = LogicalPlan::Join(Join::try_new(
-            left,
-            right,
-            on,
-            filter,
-            kind,
-            constraint,
-            join.null_equality,
-            join.null_aware,
+            left, right, on, filter, kind, constraint, join.null_equality, join.null_aware,
         )?);
         if !meets {
             return Ok(Some(joined));
@@ -348,41 +347,48 @@ impl OuterValues {
             });
             let cells = cells.chain(self.values().map(Ok)).collect::<Result<Vec<Expr>>>()?;
             let values = LogicalPlanBuilder::from(self.plan(&self.qualifier)?);
-            inputs.push(Arc::new(values.project(cells)?.build()?));
+            inputs.push(values.project(cells)?.build()?);
         }
         let Some(first) = inputs.first() else { return Ok(None) };
-        let columns = first.schema().columns();
-        let all = match inputs.as_slice() {
-            [only] => return Ok(Some(only.as_ref().clone())),
-            _ => LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?),
-        };
-        let unioned = all.schema().columns().into_iter().zip(columns);
-        let columns: Vec<Expr> = unioned
-            .map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name))
-            .collect();
-        LogicalPlanBuilder::from(all).project(columns)?.build().map(Some)
+        let names = first.schema().columns();
+        all_of(inputs, names).map(Some)
     }
 
     fn united(&self, union: &Union) -> Result<Option<LogicalPlan>> {
-        let mut all: Option<LogicalPlanBuilder> = None;
+        let mut inputs = Vec::new();
         for input in &union.inputs {
             let Some(rows) = self.rows_of(input)? else { return Ok(None) };
             let columns = input.schema().columns().into_iter().map(Expr::Column).chain(self.values());
-            let rows = LogicalPlanBuilder::from(rows).project(columns)?;
-            all = Some(match all {
-                None => rows,
-                Some(before) => before.union(rows.build()?)?,
-            });
+            inputs.push(LogicalPlanBuilder::from(rows).project(columns)?.build()?);
         }
-        let Some(all) = all else { return Ok(None) };
         let names = union.schema.columns().into_iter();
         let names = names.chain((0..self.columns.len()).map(|place| self.value(place)));
-        let columns = all.schema().columns().into_iter().zip(names);
-        let columns: Vec<Expr> = columns
-            .map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name))
-            .collect();
-        all.project(columns)?.build().map(Some)
+        all_of(inputs, names.collect()).map(Some)
     }
+}
+
+/// The rows of several plans, with such names for their columns.
+pub(super) fn all_of(mut inputs: Vec<LogicalPlan>, names: Vec<Column>) -> Result<LogicalPlan> {
+    if inputs.len() == 1
+        && let Some(only) = inputs.pop()
+    {
+        return Ok(only);
+    }
+    // A union's columns have no qualifiers. DataFusion moves conditions on them into its inputs by their names, so that these have
+    // the same ones, which nothing within the inputs has.
+    let bare = inputs.into_iter().map(|input| {
+        let columns = input.schema().columns().into_iter().enumerate();
+        let columns =
+            columns.map(|(place, column)| Expr::Column(column).alias(format!("__kelpie_column_{place}")));
+        let columns: Vec<Expr> = columns.collect();
+        LogicalPlanBuilder::from(input).project(columns)?.build().map(Arc::new)
+    });
+    let all = LogicalPlan::Union(Union::try_new_with_loose_types(bare.collect::<Result<_>>()?)?);
+    let columns = all.schema().columns().into_iter().zip(names);
+    let columns: Vec<Expr> = columns
+        .map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name))
+        .collect();
+    LogicalPlanBuilder::from(all).project(columns)?.build()
 }
 
 fn value_of(qualifier: &str, place: usize) -> Column {
@@ -396,13 +402,7 @@ pub(super) fn is_not_distinct(left: Expr, right: Expr) -> Expr {
 
 /// Whether a subquery within an expression of a plan refers to what is not in that plan's rows.
 fn reaches_out(expr: &Expr, plan: &LogicalPlan) -> bool {
-    let subquery = match expr {
-        Expr::ScalarSubquery(subquery) => subquery,
-        Expr::Exists(exists) => &exists.subquery,
-        Expr::InSubquery(within) => &within.subquery,
-        Expr::SetComparison(comparison) => &comparison.subquery,
-        _ => return false,
-    };
+    let Some(subquery) = subquery_of(expr) else { return false };
     subquery.outer_ref_columns.iter().any(|expr| match expr {
         Expr::OuterReferenceColumn(_, column) => {
             !plan.inputs().iter().any(|input| input.schema().has_column(column))

@@ -6,7 +6,9 @@
 //! before DataFusion looks at it.
 
 mod dependent;
+mod grouped;
 mod nodes;
+mod outer_types;
 mod plain;
 mod row_by_row;
 mod running;
@@ -15,8 +17,7 @@ mod single;
 
 use std::sync::Arc;
 
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ExprSchema, NullEquality, ScalarValue};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{count, max, min};
@@ -26,37 +27,34 @@ use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, exists,
     lit, not, not_exists, when,
 };
-use datafusion::optimizer::AnalyzerRule;
-use kelpie_datafusion::KelpieOptions;
+use kelpie_datafusion::{LogicalRule, map_named};
 
-use super::expressions::has_expr;
+use super::expressions::{has_expr, subquery_of};
 use super::shared::{is_volatile, shared};
 use dependent::OuterValues;
 use nodes::{rewritten, with_own_schema};
+use outer_types::with_outer_types;
 use plain::{
     has_one_row, has_own_names, is_correlated, is_grouped_by_equal_columns, is_pulled_up, refers_to,
 };
 
 /// Makes columns of joins of the subqueries that DataFusion does not make joins of itself, or not rightly.
-#[derive(Debug)]
-pub(crate) struct SubqueryValues;
-
-impl AnalyzerRule for SubqueryValues {
-    fn name(&self) -> &str {
-        "kelpie_subquery_values"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !KelpieOptions::of(config).corrections || !has_any(&plan)? {
+pub(crate) const SUBQUERY_VALUES: LogicalRule = LogicalRule {
+    name: "kelpie_subquery_values",
+    applies: |options| options.corrections,
+    rewrite: |plan| {
+        if !has_any(&plan)? {
             return Ok(plan);
         }
+        let plan = with_outer_types(plan)?;
         let mut made = 0;
         // A subquery without rows is NULL, whatever its column says: what is above learns it from the join.
+        let plan = plan.transform_down_with_subqueries(grouped::by_their_columns)?.data;
         let rewritten =
             plan.transform_up_with_subqueries(|node| rewritten(with_own_schema(node)?, &mut made))?;
         Ok(rewritten.data)
-    }
-}
+    },
+};
 
 /// Whether a plan has subqueries, as values or LATERAL.
 pub(super) fn has_any(plan: &LogicalPlan) -> Result<bool> {
@@ -64,7 +62,7 @@ pub(super) fn has_any(plan: &LogicalPlan) -> Result<bool> {
 }
 
 fn is_subquery(expr: &Expr) -> bool {
-    matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_))
+    subquery_of(expr).is_some()
 }
 
 /// Where a subquery stands.
@@ -81,6 +79,8 @@ enum Place {
 /// The rows around subqueries, with a column for each of these.
 struct Around<'a> {
     rows: Arc<LogicalPlan>,
+    /// The rows as they were: each of them is one of `rows`, however many columns it has got.
+    base: Arc<LogicalPlan>,
     /// Subqueries that have become columns, of the whole statement.
     made: &'a mut usize,
     changed: bool,
@@ -90,7 +90,8 @@ struct Around<'a> {
 
 impl<'a> Around<'a> {
     fn new(rows: &Arc<LogicalPlan>, made: &'a mut usize) -> Around<'a> {
-        Around { rows: Arc::clone(rows), made, changed: false, takes_scalars: true }
+        let (rows, base) = (Arc::clone(rows), Arc::clone(rows));
+        Around { rows, base, made, changed: false, takes_scalars: true }
     }
 
     /// Around expressions that DataFusion takes no scalar subqueries in.
@@ -99,11 +100,8 @@ impl<'a> Around<'a> {
     }
 
     fn replace_all(&mut self, exprs: &[Expr], names: &NamePreserver) -> Result<Vec<Expr>> {
-        let replaced = exprs.iter().map(|expr| {
-            let name = names.save(expr);
-            Ok(name.restore(self.replace(expr.clone(), Place::Value)?))
-        });
-        replaced.collect()
+        let mut replace = |expr| self.replace(expr, Place::Value).map(Transformed::yes);
+        exprs.iter().map(|expr| Ok(map_named(expr.clone(), names, &mut replace)?.data)).collect()
     }
 
     /// An expression with columns in place of the subqueries that are made columns of.
@@ -197,8 +195,19 @@ impl<'a> Around<'a> {
     fn share_rows(&mut self) -> Result<()> {
         if is_volatile(&self.rows)? {
             self.rows = Arc::new(shared(Arc::clone(&self.rows)));
+            self.base = Arc::clone(&self.rows);
         }
         Ok(())
+    }
+
+    /// The values that a subquery refers to. They are read from the rows as they were where these have them: were it those with the
+    /// columns of other subqueries, each subquery of an expression would have all earlier ones in it, and so twice as many as the last.
+    fn values_of(&mut self, plan: &LogicalPlan) -> Result<Option<OuterValues>> {
+        self.share_rows()?;
+        let inner = self.qualifier("outer");
+        let Some(values) = OuterValues::of(&self.rows, plan, inner)? else { return Ok(None) };
+        let has_all = values.columns().iter().all(|column| self.base.schema().has_column(column));
+        Ok(Some(if has_all { values.of_rows(&self.base) } else { values }))
     }
 
     /// Whether a subquery has rows, where that can be a column.
@@ -211,9 +220,7 @@ impl<'a> Around<'a> {
             let rows = rows.project([Expr::Column(Column::new_unqualified("rows")).gt(lit(0_i64))])?;
             return Ok(Some(scalar_subquery(rows.build()?)));
         }
-        self.share_rows()?;
-        let inner = self.qualifier("outer");
-        let Some(values) = OuterValues::of(&self.rows, plan, inner)? else { return Ok(None) };
+        let Some(values) = self.values_of(plan)? else { return Ok(None) };
         let Some(rows) = values.rows_of(plan)? else { return Ok(None) };
         // Where there are no values, a constant tells whether there are rows.
         let keys = (0..values.columns().len()).map(|place| Expr::Column(values.value(place)));
@@ -226,9 +233,7 @@ impl<'a> Around<'a> {
 
     /// The value of a subquery, where that can be a column. More than one row is an error when the query runs.
     fn scalar(&mut self, plan: &LogicalPlan) -> Result<Option<Expr>> {
-        self.share_rows()?;
-        let inner = self.qualifier("outer");
-        let Some(values) = OuterValues::of(&self.rows, plan, inner)? else { return Ok(None) };
+        let Some(values) = self.values_of(plan)? else { return Ok(None) };
         let Some(rows) = values.rows_of(plan)? else { return Ok(None) };
         let (Some(column), found) = (plan.schema().columns().into_iter().next(), self.qualifier("scalar"))
         else {
@@ -282,7 +287,6 @@ impl<'a> Around<'a> {
             // A constant would be compared before the join, where NULLs are lost.
             Place::Condition if within.negated => {
                 !is_correlated(plan)? && !within.expr.column_refs().is_empty()
-                    || self.is_pulled_up(plan)? && !x_may_be_null && !row_may_be_null
             }
             Place::Condition => self.is_pulled_up(plan)?,
             Place::PartOfCondition => !within.negated && self.is_pulled_up(plan)? && has_column(plan),
@@ -295,10 +299,28 @@ impl<'a> Around<'a> {
             self.changed = true;
             return self.replace(exists, place);
         }
-        let equal = self.outer(&within.expr)?.eq(column.clone());
-        let Some(is_equal) = self.exists(&filtered(plan, equal)?)? else {
+        let condition = self.outer(&within.expr)?.eq(column.clone());
+        let equal = filtered(plan, condition.clone())?;
+        if within.negated && place == Place::Condition && !x_may_be_null && !row_may_be_null {
+            // DataFusion knows NOT IN of one key alone, and where nothing is NULL this is the same.
+            self.changed = true;
+            return self.replace(not_exists(Arc::new(equal)), place);
+        }
+        // NULL is as good as FALSE.
+        let is_two_valued = place != Place::Value && !within.negated || !x_may_be_null && !row_may_be_null;
+        if !is_two_valued && is_large(plan)? {
+            return Ok(match self.decided(plan, condition)? {
+                Some(found) if within.negated => not(as_truth(found, true)?),
+                Some(found) => as_truth(found, true)?,
+                None => Expr::InSubquery(within),
+            });
+        }
+        let Some(is_equal) = self.exists(&equal)? else {
             return Ok(Expr::InSubquery(within));
         };
+        if is_two_valued {
+            return Ok(if within.negated { not(is_equal) } else { is_equal });
+        }
         let null = || lit(ScalarValue::Boolean(None));
         let mut value = when(is_equal, lit(true));
         if x_may_be_null {
@@ -312,6 +334,22 @@ impl<'a> Around<'a> {
         }
         let value = value.otherwise(lit(false))?;
         Ok(if within.negated { not(value) } else { value })
+    }
+
+    /// Whether rows of a subquery fulfil a condition, by one look at them: 1 where one does, 0 where one might, as it is NULL, and NULL
+    /// where all rows are known not to.
+    fn decided(&mut self, plan: &LogicalPlan, condition: Expr) -> Result<Option<Expr>> {
+        let rows = filtered(plan, condition.clone().is_not_false())?;
+        let Some(values) = self.values_of(&rows)? else { return Ok(None) };
+        let Some(rows) = values.rows_of(&rows)? else { return Ok(None) };
+        let fulfils = when(values.inside(condition)?, lit(1_i64)).otherwise(lit(0_i64))?;
+        let value = Column::new_unqualified("__kelpie_value");
+        let rows = LogicalPlanBuilder::from(rows)
+            .aggregate(values.values(), [max(fulfils).alias(value.name.as_str())])?
+            .build()?;
+        let found = self.qualifier("decided");
+        self.join(&values, rows, &found, Expr::Column(value))?;
+        Ok(Some(Expr::Column(Column::new(Some(found), VALUE))))
     }
 
     /// `x < ANY (…)` and `x < ALL (…)`.
@@ -339,6 +377,12 @@ impl<'a> Around<'a> {
         let compared =
             Expr::BinaryExpr(BinaryExpr::new(Box::new(compared), *op, Box::new(Expr::Column(column))));
         let decides = if is_all { not(compared.clone()) } else { compared.clone() };
+        if is_large(&subquery.subquery)? {
+            return match self.decided(&subquery.subquery, decides)? {
+                Some(found) => as_truth(found, !is_all),
+                None => Ok(Expr::SetComparison(comparison)),
+            };
+        }
         let decides = self.exists(&filtered(&subquery.subquery, decides)?)?;
         let unknown = self.exists(&filtered(&subquery.subquery, compared.is_null())?)?;
         let (Some(decides), Some(unknown)) = (decides, unknown) else {
@@ -383,6 +427,25 @@ impl<'a> Around<'a> {
         })?;
         Ok(outer.data)
     }
+}
+
+/// The value that one fulfilling row decides, by what [`Around::decided`] has found.
+fn as_truth(found: Expr, decided: bool) -> Result<Expr> {
+    when(found.clone().eq(lit(1_i64)), lit(decided))
+        .when(found.is_not_null(), lit(ScalarValue::Boolean(None)))
+        .otherwise(lit(!decided))
+}
+
+/// Whether a plan is so large that it is better read once, by a condition that no index serves, than several times: a subquery within a
+/// subquery has become a part of it, and so on, where each level would be as many times as large as the last.
+fn is_large(plan: &LogicalPlan) -> Result<bool> {
+    const NODES: usize = 30;
+    let mut nodes = 0;
+    plan.apply_with_subqueries(|_| {
+        nodes += 1;
+        Ok(if nodes > NODES { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(nodes > NODES)
 }
 
 /// What the column is called that a subquery has become.

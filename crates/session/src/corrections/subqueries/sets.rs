@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::logical_expr::{
-    Aggregate, Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, Union, cast, lit,
-};
+use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, cast, lit};
 
-use super::dependent::OuterValues;
+use super::dependent::{OuterValues, all_of};
 
 /// Keys of which all sets are looked at.
 const MOST_OF_CUBE: usize = 12;
@@ -39,25 +37,21 @@ impl OuterValues {
             parts.push(self.as_before(aggregate, grouped)?);
         }
         for _ in &empty {
-            let keyless =
-                Aggregate::try_new(Arc::clone(&aggregate.input), vec![], aggregate.aggr_expr.clone())?;
-            let grouped = LogicalPlanBuilder::from(input.clone());
-            let grouped = grouped.aggregate(self.values().collect::<Vec<_>>(), calls.clone())?.build()?;
-            let all = self.with_empty_ones(&keyless, grouped)?;
+            let all = match calls.as_slice() {
+                [] => self.plan(&self.qualifier)?,
+                calls => {
+                    let own = aggregate.aggr_expr.clone();
+                    let keyless = Aggregate::try_new(Arc::clone(&aggregate.input), vec![], own)?;
+                    let grouped = LogicalPlanBuilder::from(input.clone());
+                    let grouped = grouped.aggregate(self.values().collect::<Vec<_>>(), calls.to_vec())?;
+                    self.with_empty_ones(&keyless, grouped.build()?)?
+                }
+            };
             parts.push(self.without_keys(aggregate, all)?);
         }
         let Some(first) = parts.first() else { return Ok(None) };
         let names = first.schema().columns();
-        if let [only] = parts.as_slice() {
-            return Ok(Some(only.clone()));
-        }
-        let all = Union::try_new_with_loose_types(parts.into_iter().map(Arc::new).collect())?;
-        let all = LogicalPlan::Union(all);
-        let columns = all.schema().columns().into_iter().zip(names);
-        let columns: Vec<Expr> = columns
-            .map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name))
-            .collect();
-        LogicalPlanBuilder::from(all).project(columns)?.build().map(Some)
+        all_of(parts, names).map(Some)
     }
 
     /// The columns of an aggregate and the values, of groups that have both.

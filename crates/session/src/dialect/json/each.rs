@@ -5,14 +5,14 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::sql::sqlparser::ast::{
-    FunctionArg, FunctionArgExpr, Ident, ObjectNamePart, TableAlias, TableAliasColumnDef, TableFactor,
+    FunctionArg, FunctionArgExpr, Ident, ObjectNamePart, TableAliasColumnDef, TableFactor,
 };
 
 use super::document::{Element, Json, Kind};
 use super::path::Path;
 use super::read::name_of_kind;
 use crate::dialect::by_row::{Body, Definition, Kind as Parameter, Row, texts_type};
-use crate::syntax::{call, normal, quoted};
+use crate::syntax::{as_alias, call, normal, quoted};
 
 const NAME: &str = "json_each";
 
@@ -205,7 +205,7 @@ pub(in crate::dialect) fn write_out(factor: &mut TableFactor) {
     else {
         return;
     };
-    let named = TableAlias { explicit: true, name: quoted(NAME), columns: vec![], at: None };
+    let named = as_alias(quoted(NAME));
     let mut alias = alias.take().unwrap_or(named);
     for column in COLUMNS.iter().skip(alias.columns.len()) {
         let name = Ident::new(column.name);

@@ -21,7 +21,7 @@ use datafusion::logical_expr::registry::FunctionRegistry;
 
 use super::by_row::ByRow;
 pub(super) use each::write_out as write_out_each;
-pub(super) use write::{CAST, TRY_CAST, shown};
+pub(super) use write::{CAST, TRY_CAST, shown, text_of};
 
 /// Adds the functions that a session has not got yet.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {

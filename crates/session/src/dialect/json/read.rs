@@ -13,6 +13,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
+use kelpie_datafusion::{CallRows, name_and_signature};
 
 use super::document::{Json, Kind};
 use super::marks::marked;
@@ -240,17 +241,7 @@ fn each(values: &ArrayRef) -> Result<Vec<Option<Path>>> {
 }
 
 impl ScalarUDFImpl for Read {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn aliases(&self) -> &[String] {
-        &self.aliases
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!(with aliases);
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
         let name = self.name;
@@ -314,15 +305,14 @@ impl ScalarUDFImpl for Read {
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_one = arguments.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
-        let rows = if is_one { 1 } else { arguments.number_rows };
+        let rows = CallRows::of(&arguments);
         let Some(texts) = arguments.args.first() else { return internal_err!("{} of a text", self.name) };
-        let texts = texts.to_array(rows)?;
+        let texts = texts.to_array(rows.count)?;
         let texts = texts.as_string::<i32>();
-        let paths = Paths::of(arguments.args.get(1), rows)?;
+        let paths = Paths::of(arguments.args.get(1), rows.count)?;
         let is_list = paths.has_several();
-        let mut found: Vec<Found<'_>> = Vec::with_capacity(rows);
-        let (mut lengths, mut are_there) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+        let mut found: Vec<Found<'_>> = Vec::with_capacity(rows.count);
+        let (mut lengths, mut are_there) = (Vec::with_capacity(rows.count), Vec::with_capacity(rows.count));
         for (row, text) in texts.iter().enumerate() {
             let before = found.len();
             let json = match text {
@@ -372,9 +362,6 @@ impl ScalarUDFImpl for Read {
             let element = Arc::new(Field::new_list_field(answers.data_type().clone(), true));
             answers = Arc::new(ListArray::try_new(element, offsets, answers, nulls)?);
         }
-        match is_one {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&answers, 0)?)),
-            false => Ok(ColumnarValue::Array(answers)),
-        }
+        rows.answer(answers)
     }
 }

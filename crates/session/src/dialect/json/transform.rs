@@ -8,11 +8,12 @@ use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::compute::kernels::zip::zip;
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, is_not_null};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Float64Type, TimeUnit};
-use datafusion::common::{ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::common::{exec_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
+use kelpie_datafusion::{CallRows, name_and_signature};
 
 use super::document::{Json, Kind};
 
@@ -209,17 +210,7 @@ impl Maker<'_> {
 }
 
 impl ScalarUDFImpl for Transform {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn aliases(&self) -> &[String] {
-        &self.aliases
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!(with aliases);
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         internal_err!("{} has a field", self.name)
@@ -244,18 +235,14 @@ impl ScalarUDFImpl for Transform {
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_one = arguments.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
-        let rows = if is_one { 1 } else { arguments.number_rows };
+        let rows = CallRows::of(&arguments);
         let Some(texts) = arguments.args.first() else { return internal_err!("{} of a text", self.name) };
-        let texts = cast(&texts.to_array(rows)?, &DataType::Utf8)?;
+        let texts = cast(&texts.to_array(rows.count)?, &DataType::Utf8)?;
         let texts = texts.as_string::<i32>();
         let found = texts.iter().map(|text| text.map(|text| Json::of(text, self.name)).transpose());
         let found = found.collect::<Result<Vec<_>>>()?;
         let maker = Maker { name: self.name, is_strict: self.is_strict };
         let values = maker.values(&found, arguments.return_field.data_type())?;
-        match is_one {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?)),
-            false => Ok(ColumnarValue::Array(values)),
-        }
+        rows.answer(values)
     }
 }

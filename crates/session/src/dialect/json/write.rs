@@ -1,16 +1,18 @@
 //! Texts of JSON from values: `to_json`, `json_array`, `json_object`, and casts to JSON.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray, StringBuilder};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float16Type, Float32Type, Float64Type};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::common::{ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::common::{exec_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
+use kelpie_datafusion::{CallRows, name_and_signature};
 
 use super::document::{Json, write_float, write_letters};
 use super::marks::{is_marked, marked};
@@ -83,7 +85,7 @@ impl Write {
             (What::Value, [only]) => {
                 only.write(row, text)?;
                 // NULL is NULL where nothing is around it.
-                Ok(only.array.is_valid(row) && !only.array.data_type().is_null())
+                Ok(!only.is_null(row))
             }
             (What::Cast { tries }, [only]) => match only.text(row) {
                 Some(written) => match tries {
@@ -96,16 +98,16 @@ impl Write {
                 },
                 None => {
                     only.write(row, text)?;
-                    Ok(only.array.is_valid(row) && !only.array.data_type().is_null())
+                    Ok(!only.is_null(row))
                 }
             },
             (What::ArrayOfList, [list]) => {
-                let Some(list) = list.json_list(row) else { return Ok(false) };
-                for place in 0..list.array.len() {
-                    text.push(if place == 0 { '[' } else { ',' });
+                let Some((list, places)) = list.list(row) else { return Ok(false) };
+                for place in places.clone() {
+                    text.push(if place == places.start { '[' } else { ',' });
                     list.write(place, text)?;
                 }
-                text.push_str(if list.array.is_empty() { "[]" } else { "]" });
+                text.push_str(if places.is_empty() { "[]" } else { "]" });
                 Ok(true)
             }
             (What::Array, columns) => {
@@ -130,16 +132,17 @@ impl Write {
                 Ok(true)
             }
             (What::ObjectOfLists, [keys, values]) => {
-                let (Some(keys), Some(values)) = (keys.list(row), values.json_list(row)) else {
+                let (Some((keys, of_keys)), Some((values, of_values))) = (keys.list(row), values.list(row))
+                else {
                     return Ok(false);
                 };
                 text.push('{');
-                for place in 0..keys.array.len().min(values.array.len()) {
-                    if place > 0 {
+                for (key, value) in of_keys.clone().zip(of_values) {
+                    if key > of_keys.start {
                         text.push(',');
                     }
-                    self.write_key(&keys, place, text)?;
-                    values.write(place, text)?;
+                    self.write_key(keys, key, text)?;
+                    values.write(value, text)?;
                 }
                 text.push('}');
                 Ok(true)
@@ -152,23 +155,91 @@ impl Write {
         let name = if self.what == What::ObjectOfLists { "json_group_object" } else { self.name };
         match keys.text(row) {
             Some(key) => write_letters(key, text),
-            None if keys.array.is_null(row) || keys.array.data_type().is_null() => {
-                return exec_err!("{name}: a key is NULL");
-            }
-            None => write_letters(&shown(keys.array.as_ref(), row)?, text),
+            None if keys.is_null(row) => return exec_err!("{name}: a key is NULL"),
+            None => match &keys.parts {
+                Parts::Shown(texts) => write_letters(text_of(texts, row)?, text),
+                // Floats, truth values, lists and the like are as seldom keys as their texts are short.
+                _ => write_letters(text_of(&shown(keys.array.slice(row, 1).as_ref())?, 0)?, text),
+            },
         }
         text.push(':');
         Ok(())
     }
 }
 
-/// Values of an argument, and whether their texts are JSON.
+/// Values of an argument.
 struct Column {
     array: ArrayRef,
+    /// Whether their texts are JSON.
     is_json: bool,
+    parts: Parts,
+}
+
+/// What the values of a column are made of.
+enum Parts {
+    /// Lists: the elements, and those of each row.
+    List {
+        elements: Box<Column>,
+        ends: Vec<Range<usize>>,
+    },
+    Struct(Vec<(String, Column)>),
+    Map {
+        keys: StringArray,
+        values: Box<Column>,
+        ends: Vec<Range<usize>>,
+    },
+    /// The texts of values that are no texts themselves.
+    Shown(StringArray),
+    /// What is written as it is.
+    Own,
 }
 
 impl Column {
+    fn of(array: ArrayRef, is_json: bool) -> Result<Column> {
+        let part = |array: &ArrayRef, field: &Field| Column::of(Arc::clone(array), is_marked(field));
+        let parts = match array.data_type() {
+            DataType::List(field) => {
+                let list = array.as_list::<i32>();
+                let (first, ends) = ends(list.value_offsets());
+                let elements = list.values().slice(first, ends.last().map_or(0, |last| last.end));
+                Parts::List { elements: Box::new(part(&elements, field)?), ends }
+            }
+            DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
+                let lists = cast(&array, &DataType::List(Arc::clone(field)))?;
+                return Column::of(lists, is_json);
+            }
+            DataType::Struct(fields) => {
+                let columns = fields.iter().zip(array.as_struct().columns());
+                let columns = columns.map(|(field, column)| Ok((field.name().clone(), part(column, field)?)));
+                Parts::Struct(columns.collect::<Result<_>>()?)
+            }
+            DataType::Map(..) => {
+                let map = array.as_map();
+                let (first, ends) = ends(map.value_offsets());
+                let length = ends.last().map_or(0, |last| last.end);
+                let keys = shown(map.keys().slice(first, length).as_ref())?;
+                let values = Column::of(map.values().slice(first, length), false)?;
+                Parts::Map { keys, values: Box::new(values), ends }
+            }
+            DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Boolean => Parts::Own,
+            data_type if data_type.is_string() || data_type.is_null() => Parts::Own,
+            _ => Parts::Shown(shown(array.as_ref())?),
+        };
+        Ok(Column { array, is_json, parts })
+    }
+
+    /// A list whose elements are JSON.
+    fn with_json(mut self, is_json: bool) -> Column {
+        if let Parts::List { elements, .. } = &mut self.parts {
+            elements.is_json |= is_json;
+        }
+        self
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        self.array.is_null(row) || self.array.data_type().is_null()
+    }
+
     /// The letters of a text.
     fn text(&self, row: usize) -> Option<&str> {
         let array = &self.array;
@@ -183,29 +254,18 @@ impl Column {
         }
     }
 
-    /// The values of a list.
-    fn list(&self, row: usize) -> Option<Column> {
-        let array = &self.array;
-        if array.is_null(row) {
-            return None;
+    /// The elements of a list, and where they are among them.
+    fn list(&self, row: usize) -> Option<(&Column, Range<usize>)> {
+        match &self.parts {
+            Parts::List { elements, ends } if self.array.is_valid(row) => {
+                Some((elements, ends.get(row)?.clone()))
+            }
+            _ => None,
         }
-        let (field, array) = match array.data_type() {
-            DataType::List(field) => (field, array.as_list::<i32>().value(row)),
-            DataType::LargeList(field) => (field, array.as_list::<i64>().value(row)),
-            DataType::FixedSizeList(field, _) => (field, array.as_fixed_size_list().value(row)),
-            _ => return None,
-        };
-        Some(Column { array, is_json: is_marked(field) })
-    }
-
-    /// The values of a list of texts that are JSON.
-    fn json_list(&self, row: usize) -> Option<Column> {
-        self.list(row).map(|list| Column { is_json: true, ..list })
     }
 
     fn write(&self, row: usize, text: &mut String) -> Result<()> {
-        let array = &self.array;
-        if array.is_null(row) || array.data_type().is_null() {
+        if self.is_null(row) {
             text.push_str("null");
             return Ok(());
         }
@@ -216,56 +276,72 @@ impl Column {
             }
             return Ok(());
         }
-        if let Some(list) = self.list(row) {
-            text.push('[');
-            for place in 0..list.array.len() {
-                if place > 0 {
-                    text.push(',');
+        match &self.parts {
+            Parts::List { elements, ends } => {
+                text.push('[');
+                let places = ends.get(row).cloned().unwrap_or_default();
+                for place in places.clone() {
+                    if place > places.start {
+                        text.push(',');
+                    }
+                    elements.write(place, text)?;
                 }
-                list.write(place, text)?;
+                text.push(']');
             }
-            text.push(']');
-            return Ok(());
+            Parts::Struct(columns) => {
+                let mut opening = '{';
+                for (name, column) in columns {
+                    text.push(opening);
+                    opening = ',';
+                    write_letters(name, text);
+                    text.push(':');
+                    column.write(row, text)?;
+                }
+                text.push_str(if columns.is_empty() { "{}" } else { "}" });
+            }
+            Parts::Map { keys, values, ends } => {
+                text.push('{');
+                let places = ends.get(row).cloned().unwrap_or_default();
+                for place in places.clone() {
+                    if place > places.start {
+                        text.push(',');
+                    }
+                    write_letters(text_of(keys, place)?, text);
+                    text.push(':');
+                    values.write(place, text)?;
+                }
+                text.push('}');
+            }
+            Parts::Shown(texts) => {
+                let shown = text_of(texts, row)?;
+                match self.array.data_type() {
+                    data_type if data_type.is_integer() => text.push_str(shown),
+                    data_type if data_type.is_decimal() => write_decimal(shown, text),
+                    _ => write_letters(shown, text),
+                }
+            }
+            Parts::Own => self.write_own(row, text),
         }
+        Ok(())
+    }
+
+    fn write_own(&self, row: usize, text: &mut String) {
+        let array = &self.array;
         match array.data_type() {
             DataType::Float16 => write_any_float(array.as_primitive::<Float16Type>().value(row).into(), text),
             DataType::Float32 => write_any_float(array.as_primitive::<Float32Type>().value(row).into(), text),
             DataType::Float64 => write_any_float(array.as_primitive::<Float64Type>().value(row), text),
             DataType::Boolean => text.push_str(if array.as_boolean().value(row) { "true" } else { "false" }),
-            data_type if data_type.is_integer() => text.push_str(&shown(array.as_ref(), row)?),
-            data_type if data_type.is_decimal() => {
-                write_decimal(&shown(array.as_ref(), row)?, text);
-            }
-            DataType::Struct(fields) => {
-                let columns = array.as_struct().columns().iter();
-                let mut opening = '{';
-                for (field, column) in fields.iter().zip(columns) {
-                    text.push(opening);
-                    opening = ',';
-                    write_letters(field.name(), text);
-                    text.push(':');
-                    Column { array: Arc::clone(column), is_json: is_marked(field) }.write(row, text)?;
-                }
-                text.push_str(if fields.is_empty() { "{}" } else { "}" });
-            }
-            DataType::Map(..) => {
-                let entries = array.as_map().value(row);
-                text.push('{');
-                for place in 0..entries.len() {
-                    if place > 0 {
-                        text.push(',');
-                    }
-                    write_letters(&shown(entries.column(0).as_ref(), place)?, text);
-                    text.push(':');
-                    let value = Column { array: Arc::clone(entries.column(1)), is_json: false };
-                    value.write(place, text)?;
-                }
-                text.push('}');
-            }
-            _ => write_letters(&shown(array.as_ref(), row)?, text),
+            _ => text.push_str("null"),
         }
-        Ok(())
     }
+}
+
+/// The first element of all lists, and those of each, counted from it.
+fn ends(offsets: &[i32]) -> (usize, Vec<Range<usize>>) {
+    let first = offsets.first().map_or(0, |first| *first as usize);
+    let place = |offset: i32| offset as usize - first;
+    (first, offsets.windows(2).map(|ends| place(ends[0])..place(ends[1])).collect())
 }
 
 /// All digits of a decimal but zeros at its end, of which one stays behind the point.
@@ -288,31 +364,39 @@ fn write_any_float(value: f64, text: &mut String) {
     }
 }
 
-/// A value as a text; times have a blank between day and hour.
-pub(in crate::dialect) fn shown(array: &dyn Array, row: usize) -> Result<String> {
+/// Values as texts, of an array at once: what writes them takes longer to make than to use. Times have a blank between day and hour.
+pub(in crate::dialect) fn shown(array: &dyn Array) -> Result<StringArray> {
     let options = FormatOptions::new()
         .with_display_error(false)
         .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
         .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.f%:::z"));
-    let text = ArrayFormatter::try_new(array, &options)?.value(row).try_to_string()?;
-    match array.data_type() {
-        DataType::Timestamp(_, None) if text.contains('.') => Ok(text.trim_end_matches('0').to_string()),
-        _ => Ok(text),
+    let is_local = matches!(array.data_type(), DataType::Timestamp(_, None));
+    let formatter = ArrayFormatter::try_new(array, &options)?;
+    let mut texts = StringBuilder::with_capacity(array.len(), 0);
+    let mut text = String::new();
+    for row in 0..array.len() {
+        text.clear();
+        // What lies below a NULL need not have a text, and nobody asks for it.
+        let is_written = array.is_valid(row) && formatter.value(row).write(&mut text).is_ok();
+        match is_local && text.contains('.') {
+            _ if !is_written => texts.append_null(),
+            true => texts.append_value(text.trim_end_matches('0')),
+            false => texts.append_value(&text),
+        }
+    }
+    Ok(texts.finish())
+}
+
+/// The text of a value that is not NULL.
+pub(in crate::dialect) fn text_of(texts: &StringArray, row: usize) -> Result<&str> {
+    match texts.is_valid(row) {
+        true => Ok(texts.value(row)),
+        false => exec_err!("a value has no text, such as a time beyond the years of a calendar"),
     }
 }
 
 impl ScalarUDFImpl for Write {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn aliases(&self) -> &[String] {
-        &self.aliases
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    name_and_signature!(with aliases);
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Utf8)
@@ -336,30 +420,26 @@ impl ScalarUDFImpl for Write {
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_one = arguments.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
-        let rows = if is_one { 1 } else { arguments.number_rows };
+        let rows = CallRows::of(&arguments);
         let mut columns = Vec::with_capacity(arguments.args.len());
         for (value, field) in arguments.args.iter().zip(&arguments.arg_fields) {
-            let array = value.to_array(rows)?;
+            let array = value.to_array(rows.count)?;
             let array = match array.data_type() {
                 DataType::Dictionary(_, values) => cast(&array, values)?,
                 _ => array,
             };
-            columns.push(Column { array, is_json: is_marked(field) });
+            let is_of_json = matches!(self.what, What::ArrayOfList | What::ObjectOfLists);
+            columns.push(Column::of(array, is_marked(field))?.with_json(is_of_json));
         }
         let mut texts = StringBuilder::new();
         let mut text = String::new();
-        for row in 0..rows {
+        for row in 0..rows.count {
             text.clear();
             match self.write(&columns, row, &mut text)? {
                 true => texts.append_value(&text),
                 false => texts.append_null(),
             }
         }
-        let texts: ArrayRef = Arc::new(texts.finish());
-        match is_one {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?)),
-            false => Ok(ColumnarValue::Array(texts)),
-        }
+        rows.answer(Arc::new(texts.finish()))
     }
 }

@@ -331,15 +331,9 @@ impl Statements {
     }
 
     fn set_operation(&mut self) -> (Node, usize) {
-        let operator = self.e.one(&[
-            "UNION",
-            "UNION",
-            "UNION ALL",
-            "INTERSECT",
-            "EXCEPT",
-            "INTERSECT ALL",
-            "EXCEPT ALL",
-        ]);
+        let operator = self
+            .e
+            .one(&["UNION", "UNION", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"]);
         self.e.guarded |= !operator.starts_with("UNION");
         self.is_set = !operator.ends_with("ALL");
         let kinds: Vec<Kind> = (0..1 + self.e.below(3)).map(|_| self.e.kind()).collect();

@@ -215,14 +215,8 @@ impl Generator {
         let test = match self.once_in(12) {
             true => self.one(&["~ '^k[0-9]+$'", "~ 'beginning: [1-5]'", "!~ '本.*1'"]),
             false => self.one(&[
-                "LIKE 'k1%'",
-                "LIKE '%1'",
-                "LIKE '%日本%'",
-                "LIKE 'a longer%'",
-                "LIKE '_1_'",
-                "NOT LIKE '%common%'",
-                "NOT LIKE '%2%'",
-                "LIKE '%x%'",
+                "LIKE 'k1%'", "LIKE '%1'", "LIKE '%日本%'", "LIKE 'a longer%'", "LIKE '_1_'",
+                "NOT LIKE '%common%'", "NOT LIKE '%2%'", "LIKE '%x%'",
             ]),
         };
         Tree::expression("({} {})", vec![text, Tree::text(test)])

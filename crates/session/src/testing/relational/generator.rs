@@ -161,13 +161,7 @@ impl Generator {
         let mut operands = Vec::new();
         for _ in 0..1 + usize::from(self.once_in(4)) {
             let operator = self.one(&[
-                "UNION",
-                "UNION ALL",
-                "UNION ALL",
-                "INTERSECT",
-                "EXCEPT",
-                "INTERSECT ALL",
-                "EXCEPT ALL",
+                "UNION", "UNION ALL", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL",
             ]);
             let (tree, others, more) = self.select(kinds, depth - 1);
             operands.push(Tree::sequence("{}{}", vec![Tree::text(format!(" {operator} ")), tree]));

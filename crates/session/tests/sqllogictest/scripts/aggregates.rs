@@ -23,12 +23,7 @@ fn aggregates(name: &str) -> Vec<&'static str> {
         "bigint" | "ubigint" => all.extend(["sum({})", "sum(DISTINCT {})", "avg({} % 1000)"]),
         "double" | "decimal" => all.extend(["sum({})", "sum(DISTINCT {})", "avg({})"]),
         _ => all.extend([
-            "sum({})",
-            "sum(DISTINCT {})",
-            "avg({})",
-            "stddev({})",
-            "stddev_pop({})",
-            "var_samp({})",
+            "sum({})", "sum(DISTINCT {})", "avg({})", "stddev({})", "stddev_pop({})", "var_samp({})",
             "var_pop({})",
         ]),
     }

@@ -34,20 +34,8 @@ pub fn script() -> Script {
     for table in ["views", "offsets", "dictionary"] {
         script.comment(format!("{table}."));
         for pattern in [
-            "a%",
-            "%a",
-            "%b%",
-            "_b_",
-            "",
-            "%",
-            "a_c",
-            "%語",
-            "_本%",
-            "100\\%",
-            "%\\_%",
-            "na_ve",
-            "%longer%inline",
-            "%i%e%",
+            "a%", "%a", "%b%", "_b_", "", "%", "a_c", "%語", "_本%", "100\\%", "%\\_%", "na_ve",
+            "%longer%inline", "%i%e%",
         ] {
             script.query(format!("SELECT n FROM {table} WHERE s LIKE '{pattern}'"));
             script.query(format!("SELECT n FROM {table} WHERE s NOT LIKE '{pattern}'"));

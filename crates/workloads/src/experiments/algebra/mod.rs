@@ -13,28 +13,28 @@ use kelpie_session::{DeviceChoice, Engine, QueryOptions};
 
 use self::cases::{Case, Made};
 use self::data::Keys;
+use super::figures::figures;
 
-/// A figure or table of the paper.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figure {
-    /// 9: throughput of all operators by size.
-    Operators,
-    /// 10 to 12: sizes of the sections that search finds.
-    Sections,
-    /// 13: tuples that are in no section.
-    Dropped,
-    /// 14: time of partitioning.
-    Partition,
-    /// 15: tuples that blocks do not load.
-    Skipped,
-    /// 16: throughput of the main kernel by distribution.
-    Streaming,
-    /// Table 3: the block joins.
-    BlockJoins,
-    /// Section 5.1: shares of a join's stages, dense and with pages.
-    Stages,
-    /// Not in the paper, but claimed there (4.3): arrays to pages and back.
-    Pages,
+figures! {
+    /// A figure or table of the paper.
+    {
+        Operators: "algebra-9", "Sorted algebra: operators by size", "Diamos et al., section 5, figure 9";
+        Sections: "algebra-10", "Sorted algebra: sizes of sections",
+            "Diamos et al., section 5.1, figures 10 to 12";
+        Dropped: "algebra-13", "Sorted algebra: tuples that partitioning leaves out",
+            "Diamos et al., section 5.1, figure 13";
+        Partition: "algebra-14", "Sorted algebra: time of partitioning",
+            "Diamos et al., section 5.1, figure 14";
+        Skipped: "algebra-15", "Sorted algebra: tuples that blocks skip",
+            "Diamos et al., section 5.1, figure 15";
+        Streaming: "algebra-16", "Sorted algebra: the main kernel by distribution",
+            "Diamos et al., section 5.1, figure 16";
+        BlockJoins: "algebra-table-3", "Sorted algebra: joins within a block",
+            "Diamos et al., section 5.2, table 3";
+        Stages: "algebra-stages", "Sorted algebra: shares of a join's stages", "Diamos et al., section 5.1";
+        Pages: "algebra-pages", "Sorted algebra: arrays to pages and back",
+            "Diamos et al., sections 4.3 and 6.1";
+    }
 }
 
 /// The positions of relations, and of pages, by how many tuples they have.
@@ -49,64 +49,6 @@ const LEAST_TUPLES: u32 = 8 << 10;
 const TUPLES: Tuples = Tuples { width: Width::W32, key_bits: 28, value_bits: 2 };
 
 impl Figure {
-    /// Every figure.
-    pub const ALL: [Figure; 9] = [
-        Figure::Operators,
-        Figure::Sections,
-        Figure::Dropped,
-        Figure::Partition,
-        Figure::Skipped,
-        Figure::Streaming,
-        Figure::BlockJoins,
-        Figure::Stages,
-        Figure::Pages,
-    ];
-
-    /// Its name, as users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Figure::Operators => "algebra-9",
-            Figure::Sections => "algebra-10",
-            Figure::Dropped => "algebra-13",
-            Figure::Partition => "algebra-14",
-            Figure::Skipped => "algebra-15",
-            Figure::Streaming => "algebra-16",
-            Figure::BlockJoins => "algebra-table-3",
-            Figure::Stages => "algebra-stages",
-            Figure::Pages => "algebra-pages",
-        }
-    }
-
-    /// What it shows.
-    pub fn title(self) -> &'static str {
-        match self {
-            Figure::Operators => "Sorted algebra: operators by size",
-            Figure::Sections => "Sorted algebra: sizes of sections",
-            Figure::Dropped => "Sorted algebra: tuples that partitioning leaves out",
-            Figure::Partition => "Sorted algebra: time of partitioning",
-            Figure::Skipped => "Sorted algebra: tuples that blocks skip",
-            Figure::Streaming => "Sorted algebra: the main kernel by distribution",
-            Figure::BlockJoins => "Sorted algebra: joins within a block",
-            Figure::Stages => "Sorted algebra: shares of a join's stages",
-            Figure::Pages => "Sorted algebra: arrays to pages and back",
-        }
-    }
-
-    /// Where the paper has it.
-    pub fn paper(self) -> &'static str {
-        match self {
-            Figure::Operators => "Diamos et al., section 5, figure 9",
-            Figure::Sections => "Diamos et al., section 5.1, figures 10 to 12",
-            Figure::Dropped => "Diamos et al., section 5.1, figure 13",
-            Figure::Partition => "Diamos et al., section 5.1, figure 14",
-            Figure::Skipped => "Diamos et al., section 5.1, figure 15",
-            Figure::Streaming => "Diamos et al., section 5.1, figure 16",
-            Figure::BlockJoins => "Diamos et al., section 5.2, table 3",
-            Figure::Stages => "Diamos et al., section 5.1",
-            Figure::Pages => "Diamos et al., sections 4.3 and 6.1",
-        }
-    }
-
     /// What is measured.
     pub fn measured(self) -> &'static str {
         match self {

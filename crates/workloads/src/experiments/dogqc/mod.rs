@@ -9,31 +9,32 @@ mod texts;
 
 pub use self::data::{TABLES, rows, tables};
 pub use self::texts::{TABLES as TEXT_TABLES, rows as text_rows, tables as text_tables};
+use super::figures::figures;
 use super::model::{Case, Data, Model, TEXT_BYTES};
 use super::{Experiment, Measure};
 use crate::{Workload, ssb};
 
-/// A figure of the paper.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figure {
-    /// 8: joins by the distribution of foreign keys.
-    Joins,
-    /// 9: poster case 1 (figure 2), matches of a join.
-    Matches,
-    /// 10: a filter before a join by its selectivity, one warp a multiprocessor.
-    Filters,
-    /// 11: the same with several warps.
-    FiltersWarps,
-    /// 12: poster case 2 (figure 5), a filter and a join that drop rows.
-    Sparse,
-    /// 13: what balances the matches of a join, by warps a multiprocessor.
-    MatchesWarps,
-    /// 14: TPC-H.
-    Tpch,
-    /// 15: TPC-H from SQL to rows, beside other engines.
-    EndToEnd,
-    /// Not in the paper: characters of texts across lanes, and lane refill between the steps of a match (sections 3.4, 4 and 5.3).
-    Texts,
+figures! {
+    /// A figure of the paper.
+    {
+        Joins: "dogqc-8", "Joins: who takes the matches of a row, by the distribution of foreign keys",
+            "DogQC, section 5.1, figure 8";
+        Matches: "dogqc-9", "TPC-H 10, orders join lineitem: who takes the matches of a row",
+            "DogQC, sections 3.1 and 5.1, figures 2 and 9";
+        Filters: "dogqc-10", "A filter before a join: lane refill with one warp a multiprocessor",
+            "DogQC, section 5.2, figure 10";
+        FiltersWarps: "dogqc-11", "A filter before a join: lane refill with 8 and 16 warps a multiprocessor",
+            "DogQC, section 5.2, figure 11";
+        Sparse: "dogqc-12", "TPC-H 10, lineitem joins orders: lane refill",
+            "DogQC, sections 4.1 and 5.2, figures 5 and 12";
+        MatchesWarps: "dogqc-13", "A join of Zipf's keys: push-down parallelism and lane refill",
+            "DogQC, section 5.3, figure 13";
+        Tpch: "dogqc-14", "TPC-H: kernels with and without balanced lanes and dictionaries, transfers apart",
+            "DogQC, section 5.4, figure 14";
+        EndToEnd: "dogqc-15", "TPC-H from SQL to rows", "DogQC, section 5.4, figure 15";
+        Texts: "dogqc-text", "Texts of which a few are long: which lanes match, compare and hash them",
+            "no figure of DogQC, sections 3.4, 4 and 5.3";
+    }
 }
 
 /// Axes and values.
@@ -93,68 +94,6 @@ const CASE_2: &str = "nation join customer on n_nationkey = c_nationkey
   where o_orderdate >= date '1993-10-01' and o_orderdate < date '1994-01-01' and l_returnflag = 'R'";
 
 impl Figure {
-    /// Every figure.
-    pub const ALL: [Figure; 9] = [
-        Figure::Joins,
-        Figure::Matches,
-        Figure::Filters,
-        Figure::FiltersWarps,
-        Figure::Sparse,
-        Figure::MatchesWarps,
-        Figure::Tpch,
-        Figure::EndToEnd,
-        Figure::Texts,
-    ];
-
-    /// Its name, as users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Figure::Joins => "dogqc-8",
-            Figure::Matches => "dogqc-9",
-            Figure::Filters => "dogqc-10",
-            Figure::FiltersWarps => "dogqc-11",
-            Figure::Sparse => "dogqc-12",
-            Figure::MatchesWarps => "dogqc-13",
-            Figure::Tpch => "dogqc-14",
-            Figure::EndToEnd => "dogqc-15",
-            Figure::Texts => "dogqc-text",
-        }
-    }
-
-    /// What it shows.
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Figure::Joins => "Joins: who takes the matches of a row, by the distribution of foreign keys",
-            Figure::Matches => "TPC-H 10, orders join lineitem: who takes the matches of a row",
-            Figure::Filters => "A filter before a join: lane refill with one warp a multiprocessor",
-            Figure::FiltersWarps => {
-                "A filter before a join: lane refill with 8 and 16 warps a multiprocessor"
-            }
-            Figure::Sparse => "TPC-H 10, lineitem joins orders: lane refill",
-            Figure::MatchesWarps => "A join of Zipf's keys: push-down parallelism and lane refill",
-            Figure::Tpch => {
-                "TPC-H: kernels with and without balanced lanes and dictionaries, transfers apart"
-            }
-            Figure::EndToEnd => "TPC-H from SQL to rows",
-            Figure::Texts => "Texts of which a few are long: which lanes match, compare and hash them",
-        }
-    }
-
-    /// Where the paper has it.
-    pub(super) fn paper(self) -> &'static str {
-        match self {
-            Figure::Joins => "DogQC, section 5.1, figure 8",
-            Figure::Matches => "DogQC, sections 3.1 and 5.1, figures 2 and 9",
-            Figure::Filters => "DogQC, section 5.2, figure 10",
-            Figure::FiltersWarps => "DogQC, section 5.2, figure 11",
-            Figure::Sparse => "DogQC, sections 4.1 and 5.2, figures 5 and 12",
-            Figure::MatchesWarps => "DogQC, section 5.3, figure 13",
-            Figure::Tpch => "DogQC, section 5.4, figure 14",
-            Figure::EndToEnd => "DogQC, section 5.4, figure 15",
-            Figure::Texts => "no figure of DogQC, sections 3.4, 4 and 5.3",
-        }
-    }
-
     /// What the positions of its points are.
     pub(super) fn positions(self) -> &'static str {
         match self {

@@ -7,31 +7,27 @@
 mod data;
 
 pub use self::data::{TABLE, rows, table};
+use super::figures::figures;
 use super::model::{Case, Model};
 
-/// A figure of the paper.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figure {
-    /// 4: columns that are accessed.
-    Columns,
-    /// 5: regions of behaviour.
-    Regions,
-    /// 6: how keys are hashed.
-    Hashes,
-    /// 7: how full tables are.
-    Fill,
-    /// 8: threads of a block and blocks, for three numbers of groups.
-    Grids,
-    /// 9: three grids.
-    BestGrids,
-    /// 10: the rules.
-    Rules,
-    /// 11: whose memory tables are in.
-    Placement,
-    /// 13: tables and sorts.
-    Orders,
-    /// Not in the paper: sums, counts and maxima by keys of different distributions.
-    Keys,
+figures! {
+    /// A figure of the paper.
+    {
+        Columns: "groupby-4", "One hash table: columns that are accessed",
+            "Karnagel et al., section 3, figure 4";
+        Regions: "groupby-5", "One hash table: regions of behaviour", "Karnagel et al., section 3, figure 5";
+        Hashes: "groupby-6", "One hash table: how keys are hashed", "Karnagel et al., section 3, figure 6";
+        Fill: "groupby-7", "One hash table: how full it is", "Karnagel et al., section 4, figure 7";
+        Grids: "groupby-8", "One hash table: threads of a block and blocks",
+            "Karnagel et al., section 4, figure 8";
+        BestGrids: "groupby-9", "One hash table: three grids", "Karnagel et al., section 4, figure 9";
+        Rules: "groupby-10", "Each way to group, and what the rules choose",
+            "Karnagel et al., section 4, figure 10";
+        Placement: "groupby-11", "Few groups: whose memory their table is in",
+            "Karnagel et al., section 5.1, figure 11";
+        Orders: "groupby-13", "Tables and sorts", "Karnagel et al., section 5.2, figure 13";
+        Keys: "groupby-keys", "Sum, count and maximum by keys of different distributions", "not in the paper";
+    }
 }
 
 /// Axes and values.
@@ -50,23 +46,8 @@ const COARSE: [u32; 12] =
 /// Groups of figure 7: beside those of most figures such that it depends on the fill whether a table has room in a cache: some 65,536 that of
 /// a CPU's core, and some 2 million the last one of a GPU.
 const FILLS: [u32; 17] = [
-    1,
-    8,
-    64,
-    512,
-    4096,
-    32_768,
-    65_536,
-    131_072,
-    262_144,
-    1_000_000,
-    1_400_000,
-    2_000_000,
-    2_800_000,
-    4_000_000,
-    16_000_000,
-    64_000_000,
-    200_000_000,
+    1, 8, 64, 512, 4096, 32_768, 65_536, 131_072, 262_144, 1_000_000, 1_400_000, 2_000_000, 2_800_000,
+    4_000_000, 16_000_000, 64_000_000, 200_000_000,
 ];
 /// Groups of figure 11.
 const FEW: [u32; 13] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 1024, 8192];
@@ -92,68 +73,6 @@ const SHARES: [(u32, &str); 7] = [
 const KEY_GROUPS: [u32; 6] = [1000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000];
 
 impl Figure {
-    /// Every figure.
-    pub const ALL: [Figure; 10] = [
-        Figure::Columns,
-        Figure::Regions,
-        Figure::Hashes,
-        Figure::Fill,
-        Figure::Grids,
-        Figure::BestGrids,
-        Figure::Rules,
-        Figure::Placement,
-        Figure::Orders,
-        Figure::Keys,
-    ];
-
-    /// Its name, as users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Figure::Columns => "groupby-4",
-            Figure::Regions => "groupby-5",
-            Figure::Hashes => "groupby-6",
-            Figure::Fill => "groupby-7",
-            Figure::Grids => "groupby-8",
-            Figure::BestGrids => "groupby-9",
-            Figure::Rules => "groupby-10",
-            Figure::Placement => "groupby-11",
-            Figure::Orders => "groupby-13",
-            Figure::Keys => "groupby-keys",
-        }
-    }
-
-    /// What it shows.
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Figure::Columns => "One hash table: columns that are accessed",
-            Figure::Regions => "One hash table: regions of behaviour",
-            Figure::Hashes => "One hash table: how keys are hashed",
-            Figure::Fill => "One hash table: how full it is",
-            Figure::Grids => "One hash table: threads of a block and blocks",
-            Figure::BestGrids => "One hash table: three grids",
-            Figure::Rules => "Each way to group, and what the rules choose",
-            Figure::Placement => "Few groups: whose memory their table is in",
-            Figure::Orders => "Tables and sorts",
-            Figure::Keys => "Sum, count and maximum by keys of different distributions",
-        }
-    }
-
-    /// Where the paper has it.
-    pub(super) fn paper(self) -> &'static str {
-        match self {
-            Figure::Columns => "Karnagel et al., section 3, figure 4",
-            Figure::Regions => "Karnagel et al., section 3, figure 5",
-            Figure::Hashes => "Karnagel et al., section 3, figure 6",
-            Figure::Fill => "Karnagel et al., section 4, figure 7",
-            Figure::Grids => "Karnagel et al., section 4, figure 8",
-            Figure::BestGrids => "Karnagel et al., section 4, figure 9",
-            Figure::Rules => "Karnagel et al., section 4, figure 10",
-            Figure::Placement => "Karnagel et al., section 5.1, figure 11",
-            Figure::Orders => "Karnagel et al., section 5.2, figure 13",
-            Figure::Keys => "not in the paper",
-        }
-    }
-
     /// What the positions of its points are.
     pub(super) fn positions(self) -> &'static str {
         match self {

@@ -16,32 +16,32 @@ use kelpie_session::Engine;
 
 use self::bench::Bench;
 use super::algebra::{Measured, Settings, Shown};
+use super::figures::figures;
 
-/// A figure or table of the paper.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figure {
-    /// 2: selections by selectivity.
-    SelectionMap,
-    /// 3: how many selections are how much slower than the fastest.
-    SelectionShares,
-    /// 4: sums by unrolling, accumulators and vectors.
-    SumMap,
-    /// 5: one selection by threads of a block and elements of a thread.
-    WorkMap,
-    /// 6: how many sums are how much slower than the fastest.
-    SumShares,
-    /// 7: chunks by the size of the pool.
-    Pools,
-    /// 9 and 10: queries by the search between them, of selections.
-    Search,
-    /// The same of sums, of which fewer compete.
-    SumSearch,
-    /// Tables 1 and 2: the fastest selections.
-    FastestSelections,
-    /// Table 3: the fastest sums.
-    FastestSums,
-    /// Not in the paper: every variant's answer.
-    All,
+figures! {
+    /// A figure or table of the paper.
+    {
+        SelectionMap: "variants-2", "Selections: variants by selectivity",
+            "Rosenfeld et al., section 2.1.3, figure 2";
+        SelectionShares: "variants-3", "Selections: how many variants are how slow",
+            "Rosenfeld et al., section 2.1.3, figure 3";
+        SumMap: "variants-4", "Sums: variants by unrolling, accumulators and vectors",
+            "Rosenfeld et al., section 2.2.3, figure 4";
+        WorkMap: "variants-5", "Selections: threads of a block and elements of a thread",
+            "Rosenfeld et al., section 2.1.3, figure 5";
+        SumShares: "variants-6", "Sums: how many variants are how slow",
+            "Rosenfeld et al., section 2.2.3, figure 6";
+        Pools: "variants-7", "Selections: chunks by the size of the pool",
+            "Rosenfeld et al., section 3.2, figure 7";
+        Search: "variants-9", "Selections: search between queries",
+            "Rosenfeld et al., section 3.5, figures 9 and 10";
+        SumSearch: "variants-10", "Sums: search between queries", "none: section 3.5 for sums";
+        FastestSelections: "variants-table-1", "Selections: the fastest variants",
+            "Rosenfeld et al., section 2.1.3, tables 1 and 2";
+        FastestSums: "variants-table-3", "Sums: the fastest variants",
+            "Rosenfeld et al., section 2.2.3, table 3";
+        All: "variants-all", "Every variant's answer", "none";
+    }
 }
 
 /// What is measured where a figure is a map: a line a row of it.
@@ -50,72 +50,6 @@ const RELATIVE: &str = "time, 1 is the fastest";
 pub const POOL_SIZES: &str = "variants of the pool";
 
 impl Figure {
-    /// Every figure.
-    pub const ALL: [Figure; 11] = [
-        Figure::SelectionMap,
-        Figure::SelectionShares,
-        Figure::SumMap,
-        Figure::WorkMap,
-        Figure::SumShares,
-        Figure::Pools,
-        Figure::Search,
-        Figure::SumSearch,
-        Figure::FastestSelections,
-        Figure::FastestSums,
-        Figure::All,
-    ];
-
-    /// Its name, as users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Figure::SelectionMap => "variants-2",
-            Figure::SelectionShares => "variants-3",
-            Figure::SumMap => "variants-4",
-            Figure::WorkMap => "variants-5",
-            Figure::SumShares => "variants-6",
-            Figure::Pools => "variants-7",
-            Figure::Search => "variants-9",
-            Figure::SumSearch => "variants-10",
-            Figure::FastestSelections => "variants-table-1",
-            Figure::FastestSums => "variants-table-3",
-            Figure::All => "variants-all",
-        }
-    }
-
-    /// What it shows.
-    pub fn title(self) -> &'static str {
-        match self {
-            Figure::SelectionMap => "Selections: variants by selectivity",
-            Figure::SelectionShares => "Selections: how many variants are how slow",
-            Figure::SumMap => "Sums: variants by unrolling, accumulators and vectors",
-            Figure::WorkMap => "Selections: threads of a block and elements of a thread",
-            Figure::SumShares => "Sums: how many variants are how slow",
-            Figure::Pools => "Selections: chunks by the size of the pool",
-            Figure::Search => "Selections: search between queries",
-            Figure::SumSearch => "Sums: search between queries",
-            Figure::FastestSelections => "Selections: the fastest variants",
-            Figure::FastestSums => "Sums: the fastest variants",
-            Figure::All => "Every variant's answer",
-        }
-    }
-
-    /// Where the paper has it.
-    pub fn paper(self) -> &'static str {
-        match self {
-            Figure::SelectionMap => "Rosenfeld et al., section 2.1.3, figure 2",
-            Figure::SelectionShares => "Rosenfeld et al., section 2.1.3, figure 3",
-            Figure::SumMap => "Rosenfeld et al., section 2.2.3, figure 4",
-            Figure::WorkMap => "Rosenfeld et al., section 2.1.3, figure 5",
-            Figure::SumShares => "Rosenfeld et al., section 2.2.3, figure 6",
-            Figure::Pools => "Rosenfeld et al., section 3.2, figure 7",
-            Figure::Search => "Rosenfeld et al., section 3.5, figures 9 and 10",
-            Figure::SumSearch => "none: section 3.5 for sums",
-            Figure::FastestSelections => "Rosenfeld et al., section 2.1.3, tables 1 and 2",
-            Figure::FastestSums => "Rosenfeld et al., section 2.2.3, table 3",
-            Figure::All => "none",
-        }
-    }
-
     /// What is measured.
     pub fn measured(self) -> &'static str {
         match self {
