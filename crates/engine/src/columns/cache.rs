@@ -78,6 +78,18 @@ impl State {
         None
     }
 
+    /// The same of a column that may lie where a placement says.
+    fn ready_at(&mut self, placement: Placement, key: impl Fn(bool) -> Key) -> Option<Arc<ResidentColumn>> {
+        let places: &[bool] = match placement {
+            Placement::Device => &[false],
+            Placement::Host => &[true],
+            Placement::Either => &[false, true],
+        };
+        self.clock += 1;
+        let now = self.clock;
+        places.iter().find_map(|on_host| self.ready(key(*on_host), now))
+    }
+
     /// Bytes of a device's columns.
     fn cached_bytes(&self, device: usize) -> u64 {
         let entries = self.entries.iter().filter(|(key, _)| key.device == device && !key.on_host);
@@ -192,6 +204,26 @@ impl ColumnCache {
         state.ready(key, now)
     }
 
+    /// Columns (positions in the source) of every row, where all of them are there.
+    pub fn find(
+        &self,
+        device: &Arc<dyn Device>,
+        source: &dyn TableSource,
+        columns: &[usize],
+        wish: Wish,
+    ) -> Option<Vec<Arc<ResidentColumn>>> {
+        let identity = Arc::from(source.identity()?);
+        let column = |position: &usize| Keyed::of(source, *position, wish.dictionaries);
+        let keyed = columns.iter().map(column).collect::<Option<Vec<_>>>()?;
+        let mut state = self.state.lock();
+        state.drop_orphans();
+        let ready =
+            |keyed: &Keyed| state.ready_at(wish.placement, |on_host| keyed.on(device, &identity, on_host));
+        let found = keyed.iter().map(ready).collect::<Option<Vec<_>>>()?;
+        drop(state);
+        self.check_rows(device, source, &found).is_ok().then_some(found)
+    }
+
     /// Columns (positions in the source) of every row, from the cache or the source. The missing ones are read in one
     /// pass; columns that another query is reading are waited for.
     pub fn load(
@@ -243,7 +275,7 @@ impl ColumnCache {
         let time_ns = started.elapsed().as_nanos() as u64;
         // Looking for columns, and waiting for others.
         split.add(Phase::Open, time_ns.saturating_sub(split.total()));
-        Ok((resident, LoadReport { loaded_bytes, time_ns, split }))
+        Ok((resident, LoadReport { loaded_bytes, split }))
     }
 
     /// Collects what is cached, and undertakes to read what nobody is reading; else waits for those who do, holding nothing that
@@ -264,14 +296,7 @@ impl ColumnCache {
             let (mut claim, mut waiting) = (Vec::new(), false);
             for keyed in columns {
                 let (key, position) = (|on_host| keyed.on(device, identity, on_host), keyed.position);
-                let places: &[bool] = match placement {
-                    Placement::Device => &[false],
-                    Placement::Host => &[true],
-                    Placement::Either => &[false, true],
-                };
-                state.clock += 1;
-                let now = state.clock;
-                let resident = places.iter().find_map(|place| state.ready(key(*place), now));
+                let resident = state.ready_at(placement, key);
                 let wanted = key(placement == Placement::Host);
                 match (resident, state.entries.get(&wanted)) {
                     (Some(resident), _) => {

@@ -58,6 +58,11 @@ pub(super) fn rows_before(rows: Option<u64>) -> Option<u64> {
     rows.filter(|rows| *rows >= LEAST_ROWS).map(|rows| rows / SHARE)
 }
 
+/// Whether a table of so many rows is looked at while it is read.
+pub fn is_looked_at(rows: Option<u64>) -> bool {
+    rows_before(rows).is_some()
+}
+
 /// How a column will be stored by what is known before it is read; `None` where that does not tell.
 pub(super) fn expected_layout(kind: Kind, expected: Expected) -> Option<ColumnLayout> {
     let Expected { range, has_nulls } = expected;

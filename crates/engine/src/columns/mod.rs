@@ -23,14 +23,14 @@ mod wish;
 
 pub(crate) use self::bounds::bounds;
 pub use self::cache::ColumnCache;
-pub use self::glance::{Watch, expected_layouts};
+pub use self::glance::{Watch, expected_layouts, is_looked_at};
 pub(crate) use self::narrowed::Narrowed;
 pub use self::resident::ResidentColumn;
 pub(crate) use self::resident::multi_column_distinct;
 pub use self::spread::Zone;
 pub(crate) use self::spread::distinct;
 pub(crate) use self::width::Width;
-pub use self::wish::{Placement, Wish};
+pub use self::wish::{LoadReport, Placement, Wish};
 
 #[cfg(test)]
 mod tests;

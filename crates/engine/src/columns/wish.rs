@@ -28,8 +28,6 @@ pub struct Wish {
 pub struct LoadReport {
     /// Bytes that were read from the source and stored; 0 where everything was cached.
     pub loaded_bytes: u64,
-    /// Time, in nanoseconds.
-    pub time_ns: u64,
     /// Where it went.
     pub split: Split,
 }

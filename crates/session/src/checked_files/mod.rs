@@ -17,8 +17,11 @@ mod thrift;
 mod unreadable;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use datafusion::error::{DataFusionError, Result};
+use parking_lot::Mutex;
 
 pub(crate) use external::check_external;
 pub(crate) use guard::{caught, is_panic};
@@ -41,30 +44,48 @@ pub(crate) struct CheckedParquet {
     pub odd_columns: bool,
 }
 
+/// Files that a thread looks at, at least: to start one takes as long as to look at a few.
+const FILES_OF_THREAD: usize = 4;
+
 /// What the files say of themselves, as far as that can be. An error names the first Parquet file whose metadata cannot be right.
-pub(crate) fn check_parquet<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Result<CheckedParquet> {
-    let sizes = paths.clone().map(|path| path.metadata().map_or(0, |file| file.len()));
+pub(crate) fn check_parquet<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<CheckedParquet> {
+    let paths: Vec<&Path> = paths.collect();
+    let sizes = paths.iter().map(|path| path.metadata().map_or(0, |file| file.len()));
     let bytes = sizes.fold(0, u64::saturating_add);
     let with_pages = bytes <= SMALL_BYTES;
-    let mut seen = CheckedParquet { sound_bounds: bytes >= LARGE_BYTES, odd_columns: false };
-    check_each(paths, |path| {
-        let of_file = parquet::check(path, with_pages)?;
-        seen.sound_bounds &= of_file.sound_bounds;
-        seen.odd_columns |= of_file.odd_columns;
-        Ok(())
-    })?;
-    Ok(seen)
+    let checked = check_each(&paths, |path| parquet::check(path, with_pages))?;
+    Ok(CheckedParquet {
+        sound_bounds: bytes >= LARGE_BYTES && checked.iter().all(|file| file.sound_bounds),
+        odd_columns: checked.iter().any(|file| file.odd_columns),
+    })
 }
 
 /// An error names the first Arrow file whose metadata cannot be right.
 pub(crate) fn check_arrow<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<()> {
-    check_each(paths, arrow::check)
+    check_each(&paths.collect::<Vec<_>>(), arrow::check).map(drop)
 }
 
-fn check_each<'a>(
-    mut paths: impl Iterator<Item = &'a Path>,
-    mut check: impl FnMut(&Path) -> Result<(), String>,
-) -> Result<()> {
+/// What is seen of each file, many of which are looked at side by side; an error names the first that has one.
+fn check_each<T: Send>(paths: &[&Path], check: impl Fn(&Path) -> Result<T, String> + Sync) -> Result<Vec<T>> {
+    let (next, seen) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(paths.len())));
+    let look = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(path) = paths.get(number) else { return };
+            let what = check(path);
+            seen.lock().push((number, what));
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 1..cores.min(paths.len().div_ceil(FILES_OF_THREAD)) {
+            // Fewer threads look as well.
+            let _ = thread::Builder::new().spawn_scoped(scope, look);
+        }
+        look();
+    });
+    let mut seen = seen.into_inner();
+    seen.sort_by_key(|(number, _)| *number);
     let at = |path: &Path, what| DataFusionError::Execution(format!("{}: {what}", path.display()));
-    paths.try_for_each(|path| check(path).map_err(|what| at(path, what)))
+    paths.iter().zip(seen).map(|(path, (_, what))| what.map_err(|what| at(path, what))).collect()
 }

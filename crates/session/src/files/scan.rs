@@ -59,7 +59,7 @@ pub(super) struct Scanned {
 const FIRST_ROWS: usize = 100_000;
 
 /// Files that are opened side by side.
-const OPEN_AT_ONCE: usize = 32;
+pub(super) const OPEN_AT_ONCE: usize = 32;
 
 impl LocalTable {
     /// Its files now: as the statement that is being planned has found them, where it has looked for them.

@@ -17,7 +17,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, try_join_all};
 use parking_lot::Mutex;
 
 use super::error::{at, in_metadata, plain};
@@ -26,7 +26,7 @@ use super::local_format::LocalFormat;
 use super::odd_columns;
 use super::options::ReadOptions;
 use super::reader::{Layout, LocalReader, state as state_of};
-use super::scan::{Scanned, Wanted};
+use super::scan::{OPEN_AT_ONCE, Scanned, Wanted};
 use super::schema::LocalTables;
 use super::source::{DataFile, Source, forget};
 use super::unite::{United, Values, unite};
@@ -146,17 +146,27 @@ async fn parquet(state: &SessionState, files: &[DataFile], options: &ReadOptions
         let schema = odd_columns::schema(&file.path, &options.parquet.global)?;
         schemas.push((file.path.as_path(), with_computed_types(schema)));
     }
-    for file in files.iter().filter(|_| !checked.odd_columns) {
-        let address = address(&file.path)?;
-        let schema = caught(listing.infer_schema(state, &address)).await;
-        // DataFusion's readers do not all name the file.
-        let schema = schema.map_err(|error| in_metadata(&file.path, plain(&error)))?;
-        schemas.push((file.path.as_path(), with_computed_types(schema)));
+    for some in files.chunks(OPEN_AT_ONCE).filter(|_| !checked.odd_columns) {
+        let opened = some.iter().map(|file| schema_of(&listing, state, &file.path));
+        schemas.extend(try_join_all(opened).await?);
     }
     let mut united = unite(&schemas, Values::Typed)?;
     // What the files say of such columns is not said of the table's.
     united.differ |= checked.odd_columns;
     Ok(Known { format, united, sound_bounds: checked.sound_bounds, odd_columns: checked.odd_columns })
+}
+
+/// A file with its columns.
+async fn schema_of<'a>(
+    listing: &ListingOptions,
+    state: &SessionState,
+    path: &'a Path,
+) -> Result<(&'a Path, SchemaRef)> {
+    let address = address(path)?;
+    let schema = caught(listing.infer_schema(state, &address)).await;
+    // DataFusion's readers do not all name the file.
+    let schema = schema.map_err(|error| in_metadata(path, plain(&error)))?;
+    Ok((path, with_computed_types(schema)))
 }
 
 /// The columns in types that DataFusion computes with: sums of decimals of 32 and 64 bits wrap around there, and times of day of unlike units
