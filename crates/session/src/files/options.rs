@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::config::{ConfigOptions, CsvOptions, TableParquetOptions};
+use datafusion::common::config::{ConfigOptions, CsvOptions, ParquetOptions, TableParquetOptions};
 use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
@@ -23,6 +23,10 @@ pub(crate) fn check_setting(name: &str, value: &str) -> Result<()> {
     }
 }
 
+/// Bytes from the end of a local file that are read before it is known how long its footer is. DataFusion takes half a megabyte, for
+/// stores that are slow to answer; here a footer that is longer takes another read.
+const FOOTER_BYTES: usize = 64 << 10;
+
 /// The options that a table of files is made with: where they change, it is made anew.
 #[derive(Debug, Clone)]
 pub(super) struct ReadOptions {
@@ -41,7 +45,11 @@ pub(super) struct ReadOptions {
 impl ReadOptions {
     pub fn of(state: &SessionState) -> ReadOptions {
         let session = Arc::clone(state.config().options());
-        let tables = state.default_table_options();
+        let mut tables = state.default_table_options();
+        let hint = &mut tables.parquet.global.metadata_size_hint;
+        if *hint == ParquetOptions::default().metadata_size_hint {
+            *hint = Some(FOOTER_BYTES);
+        }
         ReadOptions {
             infer_rows: KelpieOptions::of(&session).infer_rows,
             // That there are headers is what a session says unasked.
