@@ -147,6 +147,23 @@ async fn damaged_parquet_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_first_damaged_file_of_many_is_named() {
+    let f = Fixture::new().await;
+    let folder = f.path("many");
+    fs::create_dir(&folder).unwrap();
+    for number in 10..50 {
+        parquet(&folder.join(format!("{number}.parquet")), 5000);
+    }
+    let from = format!("'{}'", folder.display());
+    // Many footers are looked at side by side, and the files stay in their order.
+    assert_eq!(f.sum(&from).await.unwrap(), 40 * f.sum("good").await.unwrap());
+    for number in [47, 23, 31] {
+        fs::write(folder.join(format!("{number}.parquet")), b"PAR1 and no more, PAR1").unwrap();
+    }
+    f.fails(&format!("SELECT sum(a) FROM {from}"), &["23.parquet"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn wrong_csv_types_are_named() {
     let f = Fixture::new().await;
     let mut text = String::from("a,s\n");
