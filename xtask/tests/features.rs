@@ -13,7 +13,7 @@ use std::process::Command;
 const PACKAGES: [(&str, &str, &[&str]); 4] = [
     ("xtask", "xtask/Cargo.toml", &[]),
     ("kelpie-conformance", "conformance/Cargo.toml", &["datafusion"]),
-    ("kelpie-python", "crates/python/Cargo.toml", &[]),
+    ("kelpie-python", "crates/python/Cargo.toml", &["mimalloc", "libmimalloc-sys"]),
     ("kelpie-server", "crates/server/Cargo.toml", &[]),
 ];
 
