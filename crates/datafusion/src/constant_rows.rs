@@ -22,6 +22,7 @@ use crate::node::{Node, partition_count, unnests};
 use crate::options::KelpieOptions;
 use crate::received::ReceivedExec;
 use crate::recursion_guard::with_room;
+use crate::rule::has_endless_pairs;
 use crate::series::{SeriesExec, with_series};
 
 /// Makes leaves of such parts of a plan that reads tables.
@@ -64,10 +65,14 @@ impl PhysicalOptimizerRule for ConstantRows {
 /// Series of at most so many values are kept as a whole.
 const KEPT_ROWS: usize = 1 << 22;
 
-/// Whether a plan reads a table, or has windows, which DataFusion's operators take long for: other queries of constants are theirs.
+/// Whether a plan reads a table, or has what DataFusion's operators take long for: windows, and so many pairs of rows that its nested loops do
+/// not end, not even when they are cancelled. Other queries of constants are theirs.
 fn reads(node: &Node) -> bool {
-    let is_slow = node.is::<WindowAggExec>() || node.is::<BoundedWindowAggExec>();
-    is_slow || node.is::<DataSourceExec>() || node.children().into_iter().any(reads)
+    let is_window = node.is::<WindowAggExec>() || node.is::<BoundedWindowAggExec>();
+    is_window
+        || has_endless_pairs(node)
+        || node.is::<DataSourceExec>()
+        || node.children().into_iter().any(reads)
 }
 
 /// Whether a node's rows are the same each time, and made on one thread without any table.

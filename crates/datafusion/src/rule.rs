@@ -17,6 +17,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use kelpie_engine::{Engine, Phase};
 
+pub(crate) use self::leave::has_endless_pairs;
 pub use self::nodes::ANALYZED;
 use self::nodes::{bare_scan, is_trivial, wrapped};
 pub(crate) use self::partitions::merged_properties;

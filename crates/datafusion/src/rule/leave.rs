@@ -158,6 +158,18 @@ struct Above {
     limit: bool,
     /// A join below such a limit.
     join: bool,
+    /// A join of so many pairs that only kernels end when they are cancelled.
+    endless: bool,
+}
+
+/// Whether a node joins so many pairs of rows that DataFusion's nested loops do not end, not even when they are cancelled.
+pub(crate) fn has_endless_pairs(node: &Node) -> bool {
+    let rows = || node.children().into_iter().map(estimated_rows).product::<Option<f64>>();
+    joins_pairs(node) && rows().is_some_and(|pairs| pairs > ENDLESS_PAIRS)
+}
+
+fn joins_pairs(node: &Node) -> bool {
+    node.is::<CrossJoinExec>() || node.is::<NestedLoopJoinExec>()
 }
 
 struct Parts<'a> {
@@ -198,17 +210,18 @@ impl Parts<'_> {
         if let Some(reason) = many_aggregates(node, || self.has_gpu()) {
             return Some(reason);
         }
-        let pairs = node.is::<CrossJoinExec>() || node.is::<NestedLoopJoinExec>();
         let [left, right] = node.children()[..] else { return None };
         // Under a limit DataFusion stops at the first pairs, where kernels go through all matches of an inequality.
         let stops = above.limit || stops_early(node);
         let filter = node.downcast_ref::<NestedLoopJoinExec>().and_then(|join| join.filter());
-        if !pairs || !stops && filter.is_some_and(has_range) {
+        if !joins_pairs(node) || !stops && filter.is_some_and(has_range) {
             return None;
         }
         match (estimated_rows(left), estimated_rows(right)) {
             (Some(left), Some(right)) if left.min(right) <= FEW_ROWS => None,
             (Some(left), Some(right)) if left * right <= PAIRS.0 || left * right > ENDLESS_PAIRS => None,
+            // What comes of it are the pairs of a larger one.
+            (Some(_), Some(_)) if above.endless => None,
             (Some(left), Some(right)) if left * right <= PAIRS.1 && self.has_gpu() => None,
             (Some(left), Some(right)) => {
                 Some(format!("{left:.0} times {right:.0} pairs of rows without an equality"))
@@ -302,14 +315,15 @@ fn below(node: &Node, index: usize, above: Above) -> Above {
         || node.is::<UnionExec>()
         || node.is::<InterleaveExec>()
         || node.is::<SortPreservingMergeExec>();
-    let probe = node.is::<HashJoinExec>() || node.is::<NestedLoopJoinExec>() || node.is::<CrossJoinExec>();
+    let probe = node.is::<HashJoinExec>() || joins_pairs(node);
+    let endless = probe && above.endless || has_endless_pairs(node);
     match (hands_on, probe) {
         (true, _) => {
             let all_rows = above.all_rows && !node.is::<FilterExec>();
             Above { limit, all_rows, ..above }
         }
-        (_, true) if index == 1 => Above { limit, join: limit, root: above.root, all_rows: false },
-        _ => Above::default(),
+        (_, true) if index == 1 => Above { limit, join: limit, root: above.root, all_rows: false, endless },
+        _ => Above { endless, ..Above::default() },
     }
 }
 
