@@ -13,12 +13,13 @@ use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::NestedLoopJoinExec;
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 
-use crate::node::{Node, partition_count, unnests};
+use crate::node::{Node, partition_count, pass_through, unnests};
 use crate::options::KelpieOptions;
 use crate::received::ReceivedExec;
 use crate::recursion_guard::with_room;
@@ -37,7 +38,7 @@ impl PhysicalOptimizerRule for ConstantRows {
         }
         let made = || {
             let plan = with_series(Arc::clone(&plan))?.data;
-            if !reads(&plan) {
+            if !reads(&plan, true) {
                 return Ok(plan);
             }
             let makes_rows = |node: &Node| unnests(node) || has_series(node);
@@ -66,13 +67,16 @@ impl PhysicalOptimizerRule for ConstantRows {
 const KEPT_ROWS: usize = 1 << 22;
 
 /// Whether a plan reads a table, or has what DataFusion's operators take long for: windows, and so many pairs of rows that its nested loops do
-/// not end, not even when they are cancelled. Other queries of constants are theirs.
-fn reads(node: &Node) -> bool {
+/// not end, not even when they are cancelled. Other queries of constants are theirs, as are pairs that are the result: they are handed on as
+/// they are found.
+fn reads(node: &Node, is_result: bool) -> bool {
     let is_window = node.is::<WindowAggExec>() || node.is::<BoundedWindowAggExec>();
+    let is_endless = has_endless_pairs(node) && (!is_result || node.is::<NestedLoopJoinExec>());
+    let is_result = is_result && (node.is::<ProjectionExec>() || pass_through(node).is_some());
     is_window
-        || has_endless_pairs(node)
+        || is_endless
         || node.is::<DataSourceExec>()
-        || node.children().into_iter().any(reads)
+        || node.children().into_iter().any(|child| reads(child, is_result))
 }
 
 /// Whether a node's rows are the same each time, and made on one thread without any table.
