@@ -141,7 +141,7 @@ async fn statements_have_a_size_and_a_time() {
     assert!(client.execute(huge, None).await.is_err());
     for set in ["SET kelpie.timeout = '1h'", "SET kelpie.timeout = '0'", "RESET kelpie.timeout"] {
         client.execute_update(set.into(), None).await.unwrap();
-        let sql = "SELECT count(*) FROM generate_series(1, 100000000000)";
+        let sql = "SELECT sum(value % 7) FROM generate_series(1, 100000000000)";
         fails(timeout(PATIENCE, query(&mut client, sql)).await.unwrap(), Code::DeadlineExceeded, "300ms");
     }
     assert_eq!(query(&mut client, "SELECT 1").await.unwrap(), ["1"]);
