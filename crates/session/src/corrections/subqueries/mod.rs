@@ -8,6 +8,7 @@
 mod dependent;
 mod grouped;
 mod nodes;
+mod outer_joins;
 mod outer_types;
 mod plain;
 mod row_by_row;

@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 use super::dependent::{OuterValues, is_not_distinct};
 use super::plain::{is_correlated, refers_to_some};
 use super::row_by_row::made_of_each_row;
-use super::{Around, Place, is_subquery};
+use super::{Around, Place, is_subquery, outer_joins};
 
 /// A node with columns in place of its subqueries.
 pub(super) fn rewritten(node: LogicalPlan, made: &mut usize) -> Result<Transformed<LogicalPlan>> {
@@ -103,6 +103,11 @@ pub(super) fn rewritten(node: LogicalPlan, made: &mut usize) -> Result<Transform
             };
             let rows = LogicalPlan::Join(Join { filter: None, ..join });
             rewritten(LogicalPlanBuilder::from(rows).filter(condition)?.build()?, made)
+        }
+        LogicalPlan::Join(join)
+            if matches!(join.join_type, JoinType::Left | JoinType::Right | JoinType::Full) =>
+        {
+            outer_joins::rewritten(join, made)
         }
         LogicalPlan::Limit(limit) => rewritten(counted(limit)?, made),
         node => Ok(Transformed::no(node)),
