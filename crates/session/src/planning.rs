@@ -450,12 +450,15 @@ fn with_values(plan: LogicalPlan, values: &ParamValues) -> Result<LogicalPlan> {
     as_the_table_has_it(plan.with_param_values(values.clone())?)
 }
 
-/// Rows to insert in the types of their table: where a value stands now, a placeholder that was planned was of the table's type.
-fn as_the_table_has_it(plan: LogicalPlan) -> Result<LogicalPlan> {
+/// Rows to insert in the types of their table: where a value stands now, a placeholder that was planned was of the table's type, and rules
+/// of analysis give texts that are times another unit.
+pub(crate) fn as_the_table_has_it(plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Dml(mut write) = plan else { return Ok(plan) };
     let (input, table) = (write.input.schema(), write.target.schema());
     let is_insert = matches!(write.op, WriteOp::Insert(_));
-    if is_insert && input.fields().len() == table.fields().len() {
+    let mut types = input.fields().iter().zip(table.fields());
+    let differs = types.any(|(field, wanted)| field.data_type() != wanted.data_type());
+    if is_insert && differs && input.fields().len() == table.fields().len() {
         let columns = input.iter().zip(table.fields()).map(|((qualifier, field), wanted)| {
             let column = Expr::from((qualifier, field));
             match field.data_type() == wanted.data_type() {

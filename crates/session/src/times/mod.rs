@@ -50,6 +50,7 @@ pub(crate) use self::series::SERIES;
 use self::series_rows::SeriesRows;
 use self::written::{completed_expr, may_read};
 pub(crate) use self::written_intervals::in_known_units;
+use crate::planning::as_the_table_has_it;
 
 /// Adds the rule to a session, before the one that brings types together, and functions of times that know all years.
 pub(crate) fn add_times(builder: &mut SessionStateBuilder) {
@@ -118,6 +119,7 @@ fn mended(plan: LogicalPlan, changed: &Cell<bool>) -> Result<Transformed<Logical
         LogicalPlan::Values(values) => results::of_values(values),
         LogicalPlan::Union(union) => results::of_union(union),
         LogicalPlan::Join(join) => Ok(results::of_join(join)),
+        write @ LogicalPlan::Dml(_) if changed.get() => as_the_table_has_it(write).map(Transformed::yes),
         LogicalPlan::Sort(mut sort) => {
             let mut has_intervals = false;
             for key in sort.expr.iter_mut().filter(|key| is_interval(&key.expr, &schema)) {
