@@ -115,12 +115,25 @@ pub(crate) fn correct(statement: &mut Statement) -> Result<()> {
     Ok(())
 }
 
+/// A statement to prepare, without types of its parameters where the statement tells some of them only: DataFusion refuses these, and
+/// takes values of any type where it knows none.
+fn without_some_types(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Statement(LogicalStatement::Prepare(mut prepare)) = plan else { return Ok(plan) };
+    if prepare.fields.len() < prepare.input.get_parameter_names()?.len() {
+        prepare.fields.clear();
+    }
+    Ok(LogicalPlan::Statement(LogicalStatement::Prepare(prepare)))
+}
+
 /// A statement to prepare with its subqueries corrected. DataFusion optimizes what is prepared before its rules of analysis see it.
 pub(crate) fn analyzed(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
+    if !KelpieOptions::of(state.config_options()).corrections {
+        return Ok(plan);
+    }
+    let plan = without_some_types(plan)?;
     match &plan {
         LogicalPlan::Statement(LogicalStatement::Prepare(prepare))
-            if KelpieOptions::of(state.config_options()).corrections
-                && subqueries::has_any(&prepare.input)? =>
+            if subqueries::has_any(&prepare.input)? =>
         {
             let input = prepare.input.as_ref().clone();
             // What is wrong with it is said where it runs.
