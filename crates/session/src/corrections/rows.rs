@@ -5,15 +5,37 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
-    TableWithJoins, UnaryOperator, Value,
+    BinaryOperator, Expr, Ident, Query, SelectItem, SetExpr, Statement as Sql, TableAlias,
+    TableAliasColumnDef, TableFactor, TableWithJoins, UnaryOperator, Value,
 };
 
-use crate::syntax::{Flow, Walk, plain_query, quoted, select_all, visit};
+use crate::syntax::{Flow, Walk, call, plain_query, quoted, select_all, visit};
 
-/// Writes out the comparisons of rows.
+/// Writes out the comparisons of rows, and then what is left of those that DataFusion takes no rows of.
 pub(super) fn write_out(statement: &mut Statement) {
     let _ = visit(statement, &mut Rows { made: 0 });
+    // Those of `SET (a, b) = (b, a + 1)` are no values.
+    let assigns = matches!(statement, Statement::Statement(statement)
+        if matches!(statement.as_ref(), Sql::Update(_) | Sql::Merge(_) | Sql::Insert(_)));
+    if !assigns {
+        let _ = visit(statement, &mut Computed);
+    }
+}
+
+/// Rows of what is computed, `count(DISTINCT (a % 2, b))`: DataFusion takes columns and constants, and structs of anything.
+struct Computed;
+
+impl Walk for Computed {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        if let Expr::Tuple(columns) = expr
+            && columns.iter().any(|column| {
+                !matches!(column, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_))
+            })
+        {
+            *expr = call("struct", std::mem::take(columns));
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 struct Rows {
