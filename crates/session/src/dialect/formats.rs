@@ -29,7 +29,7 @@ pub(super) fn to_read(format: &str) -> Result<String> {
 
 /// A format with other directives, each of `%`, perhaps a sign that takes zeros away, and a letter.
 fn translated(format: &str, other: impl Fn(&str) -> Option<&'static str>) -> Result<String> {
-    const KNOWN: &str = "aAwudbBmyYGHIpMSfgnzZjUWVcxXe%.";
+    const KNOWN: &str = "aAwudbBhmyYGHIpMSfgnzZjUWVcxXeTDFR%.";
     let mut written = String::with_capacity(format.len());
     let mut rest = format;
     while let Some(place) = rest.find('%') {
