@@ -5,6 +5,7 @@
 //! succeeds renames. Into a device or a pipe they write directly, as there is nothing to replace.
 
 mod file;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,6 +61,7 @@ impl PhysicalOptimizerRule for WholeWrites {
             if exec.sink().is::<WholeSink>() {
                 return Ok(Transformed::no(node));
             }
+            settings::check(exec.sink())?;
             let sink = Arc::new(WholeSink { exec: exec.clone() });
             let exec = DataSinkExec::new(Arc::clone(exec.input()), sink, exec.sort_order().clone());
             Ok(Transformed::yes(Arc::new(exec)))

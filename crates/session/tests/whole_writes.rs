@@ -197,3 +197,27 @@ async fn maps_with_any_keys_are_written_as_json() {
         assert!(written.starts_with(&format!("{{\"m\":{}", &expected[..expected.len() - 1])), "{written}");
     }
 }
+
+/// Writers panic at most of them, and never end at others.
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_no_writer_can_have_are_errors() {
+    let session = session();
+    let folder = tempfile::tempdir().unwrap();
+    let copy = format!("copy (select 1 as a) to '{}/t.parquet'", folder.path().display());
+    for option in [
+        "max_row_group_size",
+        "write_batch_size",
+        "statistics_truncate_length",
+        "column_index_truncate_length",
+        "maximum_parallel_row_group_writers",
+        "maximum_buffered_record_batches_per_stream",
+        "bloom_filter_fpp",
+    ] {
+        let error =
+            session.sql(&format!("{copy} options ('format.{option}' 0)")).await.unwrap_err().to_string();
+        assert!(error.contains(option) && error.contains("must be"), "{error}");
+    }
+    let error = session.sql(&format!("{copy} (row_group_size 0)")).await.unwrap_err().to_string();
+    assert!(error.contains("ROW_GROUP_SIZE"), "{error}");
+    assert_eq!(everything(folder.path()), [""; 0]);
+}
