@@ -5,6 +5,7 @@
 //! succeeds renames. Into a device or a pipe they write directly, as there is nothing to replace.
 
 mod file;
+mod rows;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -19,7 +20,6 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::exec_err;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::datasource::file_format::json::JsonSink;
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::object_store::ObjectStoreRegistry;
@@ -39,7 +39,6 @@ use futures::FutureExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 
-use crate::text_keys::stream_with_text_keys;
 pub use file::WholeFile;
 
 /// Makes COPY and INSERT into local files replace nothing before all is written.
@@ -109,7 +108,9 @@ impl DataSink for WholeSink {
     }
 
     async fn write_all(&self, data: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
-        let data = if self.exec.sink().is::<JsonSink>() { stream_with_text_keys(data) } else { data };
+        let of_texts = rows::sink_of_texts(self.exec.sink());
+        let sink = of_texts.as_ref().map_or(self.exec.sink(), |sink| sink as &dyn DataSink);
+        let data = rows::as_written(sink, data);
         let staging = StagingGuard(Arc::default());
         let mut runtime = RuntimeEnv::clone(&context.runtime_env());
         let stores = Arc::clone(&runtime.object_store_registry);
@@ -124,7 +125,7 @@ impl DataSink for WholeSink {
             context.window_functions().clone(),
             Arc::new(runtime),
         );
-        let written = self.exec.sink().write_all(data, &Arc::new(context)).await;
+        let written = sink.write_all(data, &Arc::new(context)).await;
         // DataFusion's writers do not pass on what a file said.
         let error = staging.0.state.lock().error.take();
         match (written, error) {

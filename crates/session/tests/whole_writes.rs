@@ -7,6 +7,8 @@ use std::time::Duration;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use kelpie_session::{KelpieSession, SessionOptions};
 
+use crate::people::rows;
+
 fn session() -> KelpieSession {
     KelpieSession::new(SessionOptions::default().with("kelpie.device", "cpu")).unwrap()
 }
@@ -196,6 +198,58 @@ async fn maps_with_any_keys_are_written_as_json() {
         let written = std::fs::read_to_string(&path).unwrap();
         assert!(written.starts_with(&format!("{{\"m\":{}", &expected[..expected.len() - 1])), "{written}");
     }
+}
+
+/// DataFusion has 0 or an empty text for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_say_null_where_a_partition_is_null() {
+    let session = session();
+    for (number, format) in ["parquet", "csv", "json"].into_iter().enumerate() {
+        for (name, keys, expected) in [
+            ("whole", "(1), (NULL), (0)", ["NULL 2", "0 3", "1 1"]),
+            ("text", "('x'), (NULL), ('a/b')", ["NULL 2", "a/b 3", "x 1"]),
+            (
+                "day",
+                "(DATE '2024-01-31'), (NULL), (DATE '1969-12-31')",
+                ["NULL 2", "1969-12-31 3", "2024-01-31 1"],
+            ),
+            ("truth", "(TRUE), (NULL), (FALSE)", ["NULL 2", "false 3", "true 1"]),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let to = folder.path().join(name);
+            let source = format!("select k, row_number() over () as x from (values {keys}) as v(k)");
+            // DataFusion's words for it, and those of others.
+            let options = match number {
+                0 => "stored as parquet partitioned by (k)".to_string(),
+                _ => format!("(format {format}, partition_by (k))"),
+            };
+            session.sql(&format!("copy ({source}) to '{}' {options}", to.display())).await.unwrap();
+            let sql = format!(
+                "select coalesce(k::varchar, 'NULL'), x from '{}' order by k nulls first",
+                to.display()
+            );
+            assert_eq!(rows(&session, &sql).await, expected, "{format} {name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nested_values_are_text_in_csv() {
+    let session = session();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let source = "select 1 as i, [1, NULL] as l, {'a': 'x', 'b': NULL} as s, map(['k'], [2]) as m union all \
+                  select 2, NULL, NULL, NULL order by i";
+    session.sql(&format!("copy ({source}) to '{}'", path.display())).await.unwrap();
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        "i,l,s,m\n1,\"[1, NULL]\",\"{a: x, b: NULL}\",{k: 2}\n2,,,\n"
+    );
+    session
+        .sql(&format!("copy (select * from ({source}) where i > 2) to '{}'", path.display()))
+        .await
+        .unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "i,l,s,m\n");
 }
 
 /// Writers panic at most of them, and never end at others.

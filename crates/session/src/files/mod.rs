@@ -61,7 +61,7 @@ use patterns::{is_pattern, matches};
 use pipe::is_pipe;
 pub use pipe::remove_pipes;
 pub(crate) use schema::{Broken, LocalTables};
-pub(crate) use source::DataFile;
+pub(crate) use source::{DataFile, FOLDER_OF_NULL};
 use source::{NO_FILE, Source, entries};
 use table::LocalTable;
 pub(crate) use whole_files::add as add_whole_files;

@@ -218,7 +218,7 @@ pub(super) fn columns_of_folders(files: impl Iterator<Item = Pairs>) -> Vec<Fiel
 type Pairs = Vec<(String, Option<String>)>;
 
 /// The name of a folder whose column is NULL in all rows below it, as Hive and Spark write it.
-const NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
+pub(crate) const FOLDER_OF_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// `key=value` of the folders between a folder and a file, up to the first that is not of this form. Both may be written with
 /// `%2F` and the like for what cannot stand in a name.
@@ -226,7 +226,7 @@ pub(super) fn pairs(folder: &Path, file: &Path) -> Pairs {
     let between = file.parent().and_then(|parent| parent.strip_prefix(folder).ok());
     let names = between.into_iter().flat_map(Path::iter);
     let pairs = names.map_while(|name| name.to_str()?.split_once('='));
-    pairs.map(|(key, value)| (decoded(key), (value != NULL_VALUE).then(|| decoded(value)))).collect()
+    pairs.map(|(key, value)| (decoded(key), (value != FOLDER_OF_NULL).then(|| decoded(value)))).collect()
 }
 
 /// A name with the bytes that `%` and two digits stand for; as it is where that gives no text.
