@@ -1,4 +1,4 @@
-//! COPY says by the name of its file how that is written, as reading it does.
+//! COPY says by the name of its file how that is written, as reading it does; and what its options leave open.
 
 use datafusion::sql::parser::{CopyToStatement, Statement};
 use datafusion::sql::sqlparser::ast::Value;
@@ -8,10 +8,18 @@ const COMPRESSION: &str = "format.compression";
 /// The option by which values are told apart.
 const DELIMITER: &str = "format.delimiter";
 
+/// Options that are one sign each.
+const SIGNS: [&str; 3] = ["delimiter", "quote", "escape"];
+/// Compressions of Parquet that have levels, and the level of who names none: what most writers take.
+const LEVELS: [(&str, u8); 3] = [("zstd", 3), ("gzip", 6), ("brotli", 4)];
+
 /// Adds to a COPY what the name of its file says and the statement does not: the format, the compression, tabs between values.
 pub(crate) fn written_as_named(statement: &mut Statement) {
     match statement {
-        Statement::CopyTo(copy) => complete(copy),
+        Statement::CopyTo(copy) => {
+            complete(copy);
+            complete_options(copy);
+        }
         Statement::Explain(explain) => written_as_named(&mut explain.statement),
         _ => {}
     }
@@ -49,4 +57,32 @@ fn complete(copy: &mut CopyToStatement) {
     };
     add(COMPRESSION, compression);
     add(DELIMITER, delimiter);
+}
+
+/// Signs that are written as an escape, and compressions without their level.
+fn complete_options(copy: &mut CopyToStatement) {
+    let is_parquet = match &copy.stored_as {
+        Some(format) => format.eq_ignore_ascii_case("parquet"),
+        None => copy.target.to_lowercase().ends_with(".parquet"),
+    };
+    for (key, value) in &mut copy.options {
+        let Value::SingleQuotedString(text) = value else { continue };
+        let key = key.to_lowercase();
+        let short = key.rsplit('.').next().unwrap_or(&key);
+        if SIGNS.contains(&short) && is_tab(text) {
+            *text = "\t".into();
+        }
+        // A column has its own behind its name.
+        if is_parquet && short.split("::").next() == Some("compression") {
+            let level = LEVELS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+            if let Some((name, level)) = level {
+                *text = format!("{name}({level})");
+            }
+        }
+    }
+}
+
+/// Whether a text is a tab as programs write it: `\t`, also in a text with escapes whose first quote is left of it.
+fn is_tab(text: &str) -> bool {
+    text.strip_prefix(['E', 'e']).and_then(|text| text.strip_prefix('\'')).unwrap_or(text) == "\\t"
 }

@@ -283,6 +283,21 @@ async fn copy_writes_as_the_name_of_its_file_says() {
         );
         session.sql(&chosen).await.unwrap();
         assert!(fs::read_to_string(folder.path().join("k.tsv")).unwrap().starts_with("0|"));
+        for tab in ["'\\t'", "E'\\t'"] {
+            session.sql(&format!("copy ({source}) to '{path}/m.csv' (delimiter {tab})")).await.unwrap();
+            assert!(fs::read(folder.path().join("m.csv")).unwrap().starts_with(b"n\ts\n"), "{tab}");
+        }
+        for (name, shown) in [("zstd", "ZSTD"), ("gzip", "GZIP"), ("BROTLI", "BROTLI"), ("zstd(9)", "ZSTD")] {
+            session
+                .sql(&format!("copy ({source}) to '{path}/o' (format parquet, compression '{name}')"))
+                .await
+                .unwrap();
+            let sql = format!(
+                "select distinct split_part(compression, '(', 1) from parquet_metadata('{path}/o/*')"
+            );
+            assert_eq!(rows(&session, &sql).await, [shown], "{name}");
+            fs::remove_dir_all(folder.path().join("o")).unwrap();
+        }
         session.sql(&format!("copy ({source}) to '{path}/l.csv.gz' stored as csv")).await.unwrap();
         assert!(fs::read(folder.path().join("l.csv.gz")).unwrap().starts_with(b"\x1f\x8b"));
     }
