@@ -36,6 +36,16 @@ async fn damaged_files_give_answers_or_errors_that_name_them() {
     assert!(answers > 0 && errors > 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encrypted_file_is_called_so() {
+    let folder = TempDir::new().unwrap();
+    let session = KelpieSession::new(SessionOptions::default().with("kelpie.device", "cpu")).unwrap();
+    let path = folder.path().join("t.parquet");
+    fs::write(&path, b"PAREwhat nobody can read\x08\0\0\0PARE").unwrap();
+    let error = session.sql(&format!("select * from '{}'", path.display())).await.unwrap_err().to_string();
+    assert!(error.contains("t.parquet: an encrypted Parquet file, which is not read"), "{error}");
+}
+
 /// Tables that statements create are those of files too.
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_files_are_no_external_tables() {

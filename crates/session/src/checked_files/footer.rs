@@ -55,7 +55,8 @@ pub(super) struct Chunk {
     pub offset_index: Part,
     pub column_index: Part,
     in_another_file: bool,
-    /// Without metadata it is encrypted.
+    is_encrypted: bool,
+    /// Whether there are metadata of it.
     pub described: bool,
     /// What is said of its values.
     pub bounds: Option<Bounds>,
@@ -114,6 +115,13 @@ impl Footer {
 
     /// What cannot be, in a file of so many bytes.
     pub fn check(&self, bytes: u64) -> Result<(), String> {
+        let all = self.row_groups.iter().flat_map(|group| group.columns.iter().zip(&self.leaves));
+        if let Some((_, leaf)) = { all }.find(|(chunk, _)| chunk.is_encrypted) {
+            return Err(format!(
+                "column {} is encrypted, and encrypted Parquet files are not read",
+                leaf.name
+            ));
+        }
         let mut all_rows = 0i64;
         for (number, group) in self.row_groups.iter().enumerate() {
             group
@@ -345,6 +353,10 @@ fn chunk(reader: &mut Reader<'_>) -> Result<Chunk, Damaged> {
             (5, Kind::Integer) => chunk.offset_index.length = Some(reader.integer()?),
             (6, Kind::Integer) => chunk.column_index.offset = Some(reader.integer()?),
             (7, Kind::Integer) => chunk.column_index.length = Some(reader.integer()?),
+            (8, kind) => {
+                chunk.is_encrypted = true;
+                reader.skip(kind)?;
+            }
             _ => reader.skip(kind)?,
         }
     }

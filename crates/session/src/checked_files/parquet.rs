@@ -19,9 +19,7 @@ const MOST_INDEX_BYTES: u64 = 256 << 20;
 pub(super) fn check(path: &Path, with_pages: bool) -> Result<CheckedParquet, String> {
     let mut file = File::open(path).map_err(|error| error.to_string())?;
     let bytes = file.metadata().map_err(|error| error.to_string())?.len();
-    let Some(metadata) = metadata(&mut file, bytes)? else {
-        return Ok(CheckedParquet { sound_bounds: false, odd_columns: false });
-    };
+    let metadata = metadata(&mut file, bytes)?;
     let footer = Footer::parse(&metadata)
         .map_err(|what| format!("a damaged Parquet file: its metadata cannot be read: {what}"))?;
     footer.check(bytes)?;
@@ -37,8 +35,8 @@ pub(super) fn check(path: &Path, with_pages: bool) -> Result<CheckedParquet, Str
     Ok(CheckedParquet { sound_bounds: are_sound(&footer), odd_columns: footer.has_odd_columns() })
 }
 
-/// The bytes of the footer; none where they are encrypted.
-fn metadata(file: &mut File, bytes: u64) -> Result<Option<Vec<u8>>, String> {
+/// The bytes of the footer.
+fn metadata(file: &mut File, bytes: u64) -> Result<Vec<u8>, String> {
     let mut footer = [0; FOOTER_BYTES as usize];
     if bytes >= FOOTER_BYTES + MAGIC_BYTES {
         footer.copy_from_slice(&read(file, bytes - FOOTER_BYTES, bytes)?);
@@ -46,12 +44,12 @@ fn metadata(file: &mut File, bytes: u64) -> Result<Option<Vec<u8>>, String> {
     let [a, b, c, d, magic @ ..] = footer;
     match &magic {
         b"PAR1" => {}
-        b"PARE" => return Ok(None),
+        b"PARE" => return Err("an encrypted Parquet file, which is not read".into()),
         _ => return Err("not a Parquet file, or cut off: its end is not that of one".into()),
     }
     let length = u64::from(u32::from_le_bytes([a, b, c, d]));
     match length + FOOTER_BYTES + MAGIC_BYTES <= bytes {
-        true => read(file, bytes - FOOTER_BYTES - length, bytes - FOOTER_BYTES).map(Some),
+        true => read(file, bytes - FOOTER_BYTES - length, bytes - FOOTER_BYTES),
         false => Err("a damaged Parquet file: its metadata is longer than the file".into()),
     }
 }
