@@ -120,6 +120,30 @@ async fn a_name_that_says_another_compression_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_says_another_format_is_named() {
+    let folder = folder(&[("fake.csv", "PAR1,b\n1,2\n"), ("notes.dat", "a\n1\n")]);
+    let path = folder.path().display();
+    for session in sessions() {
+        for (format, ending, expected) in [
+            ("parquet", "csv", "a Parquet file"),
+            ("parquet", "json", "a Parquet file"),
+            ("arrow", "csv", "an Arrow file"),
+        ] {
+            session.sql(&format!("copy (select 1 as a) to '{path}/t.{format}'")).await.unwrap();
+            fs::rename(folder.path().join(format!("t.{format}")), folder.path().join(format!("t.{ending}")))
+                .unwrap();
+            let said = error(&session, &format!("select * from '{path}/t.{ending}'")).await;
+            assert!(said.contains(expected) && said.contains(&format!("read_{format}('…')")), "{said}");
+            let sql = format!("select a from read_{format}('{path}/t.{ending}')");
+            assert_eq!(rows(&session, &sql).await, ["1"], "{sql}");
+        }
+        assert_eq!(rows(&session, &format!("select \"PAR1\" from '{path}/fake.csv'")).await, ["1"]);
+        let said = error(&session, &format!("select * from '{path}/notes.dat'")).await;
+        assert!(said.contains(".dat is not read. read_csv('…')"), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn json_is_read_however_it_stands_in_lines() {
     let folder = folder(&[
         ("pretty.json", "{\n  \"a\": 1,\n  \"b\": {\n    \"c\": [1, 2]\n  }\n}\n{\n  \"a\": 2\n}\n"),

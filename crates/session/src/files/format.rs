@@ -110,9 +110,10 @@ impl Format {
 
 /// That a file is of no known format.
 pub(super) fn not_read(path: &Path) -> DataFusionError {
+    const ANY_NAME: &str = "read_csv('…'), read_parquet('…') and read_json('…') read files of any name";
     match lower_extension(path) {
-        Some(ending) => at(path, format!("no {KNOWN}: .{ending} is not read")),
-        None => at(path, format!("no {KNOWN}: its name has no ending")),
+        Some(ending) => at(path, format!("no {KNOWN}: .{ending} is not read. {ANY_NAME}")),
+        None => at(path, format!("no {KNOWN}: its name has no ending. {ANY_NAME}")),
     }
 }
 

@@ -11,6 +11,9 @@ use kelpie_datafusion::{OpenQuotes, Quoting};
 use super::encoding::utf16;
 use crate::files::error::at;
 
+/// What is wrong with rows of CSV that end within quotes.
+pub(super) const OPEN_QUOTE: &str = "the last value begins with a quote that is never closed. Where quotes are part of values: \
+     read_csv('…', quote = '')";
 /// Bytes that are read at once.
 pub(super) const READ_BYTES: usize = 1 << 18;
 
@@ -40,11 +43,29 @@ pub(super) fn check_compression(path: &Path, compression: FileCompressionType) -
             Err(at(path, format!("the file is compressed by {name}, and its name says otherwise")))
         }
         (None, Some((_, _, name))) => Err(at(path, format!("the name says {name}, and the file is not"))),
+        (None, None) if is_parquet(path, &start)? => {
+            Err(at(path, "a Parquet file, whatever its name says: read_parquet('…') reads it"))
+        }
+        (None, None) if start.starts_with(b"ARROW1\0\0") => {
+            Err(at(path, "an Arrow file, whatever its name says: read_arrow('…') reads it"))
+        }
         (None, None) if start.starts_with(b"PK\x03\x04") => {
             Err(at(path, "a ZIP archive, which is not read: unpack it"))
         }
         (None, None) => Ok(()),
     }
+}
+
+/// Whether a file that begins so is one of Parquet, which ends as it begins.
+fn is_parquet(path: &Path, start: &[u8]) -> Result<bool> {
+    const MAGIC: &[u8] = b"PAR1";
+    if !start.starts_with(MAGIC) {
+        return Ok(false);
+    }
+    let (mut file, mut end) = (open(path)?, Vec::new());
+    let read = file.seek(SeekFrom::End(-(MAGIC.len() as i64))).and_then(|_| file.read_to_end(&mut end));
+    read.map_err(|error| at(path, error))?;
+    Ok(end == MAGIC)
 }
 
 /// A text of two bytes a letter is an error that says so: by its mark, or since every second one of its first bytes is 0.
@@ -107,11 +128,7 @@ impl Read for Closed {
         let read = self.text.read(buffer)?;
         self.quotes.see(&buffer[..read]);
         if read == 0 && !buffer.is_empty() && self.quotes.is_open() {
-            let path = self.path.display();
-            return Err(io::Error::other(format!(
-                "{path}: the last value begins with a quote that is never closed. Where quotes are part of values: \
-                 read_csv('…', quote = '')"
-            )));
+            return Err(io::Error::other(format!("{}: {OPEN_QUOTE}", self.path.display())));
         }
         Ok(read)
     }
