@@ -9,7 +9,7 @@ use datafusion::arrow::array::{
     Int16Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
     TimestampMicrosecondArray, TimestampMillisecondArray, UInt64Array,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Int32Type};
+use datafusion::arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use datafusion::arrow::ipc::writer::{FileWriter, StreamWriter};
 use datafusion::parquet::arrow::ArrowWriter;
 use kelpie_session::KelpieSession;
@@ -221,6 +221,29 @@ async fn names_of_a_header_are_told_apart() {
         assert_eq!(rows(&session, "select a, \"A\" from cased").await, ["1 2"]);
         assert_eq!(rows(&session, "select sum(id + n) from mark").await, ["3"]);
         assert_eq!(rows(&session, "select sum(id + n) from mark_quoted").await, ["3"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_of_arrow_files_are_told_apart_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let field = |name| Field::new(name, DataType::Int64, true);
+    let schema = Arc::new(Schema::new(vec![field("a"), field("b"), field("a")]));
+    let column = |value| Arc::new(Int64Array::from(vec![value])) as ArrayRef;
+    let batch = RecordBatch::try_new(schema, vec![column(1), column(2), column(3)]).unwrap();
+    let create = |name: &str| File::create(folder.path().join(name)).unwrap();
+    let mut writer = FileWriter::try_new(create("twice.arrow"), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let mut writer = StreamWriter::try_new(create("stream.arrows"), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    for session in sessions() {
+        session.register_dir(folder.path()).await.unwrap();
+        for table in ["twice", "stream"] {
+            assert_eq!(rows(&session, &format!("select * from {table}")).await, ["1 2 3"]);
+            assert_eq!(rows(&session, &format!("select sum(a_1), max(b) from {table}")).await, ["3 2"]);
+        }
     }
 }
 

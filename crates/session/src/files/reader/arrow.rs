@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::reader::{FileReader, StreamReader};
 use datafusion::arrow::util::display::FormatOptions;
@@ -16,6 +16,7 @@ use datafusion::error::{DataFusionError, Result};
 use kelpie_datafusion::{Batches, with_null_fields};
 
 use super::file_scan::{FileScan, Filling, Layout, Shape};
+use super::header::told_apart;
 use super::text::open as open_file;
 use crate::checked_files::unreadable_of_arrow;
 use crate::files::error::{at, in_metadata};
@@ -33,8 +34,19 @@ pub(super) fn shape(path: &Path) -> Result<Shape> {
         true => StreamReader::try_new(file, None).map(|reader| reader.schema()),
         false => FileReader::try_new(file, None).map(|reader| reader.schema()),
     };
-    let schema = schema.map_err(|error| in_metadata(path, error))?;
+    let schema = with_own_names(schema.map_err(|error| in_metadata(path, error))?);
     Ok(Shape { schema, layout: Layout::Arrow { is_stream }, is_complete: true, note: None })
+}
+
+/// Columns of which several had one name.
+fn with_own_names(schema: SchemaRef) -> SchemaRef {
+    let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+    let own = told_apart(&names);
+    if own == names {
+        return schema;
+    }
+    let fields = schema.fields().iter().zip(own).map(|(field, name)| field.as_ref().clone().with_name(name));
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
 /// The rows of a file, or of the batches that a range of it stands for.

@@ -1,5 +1,7 @@
 //! Whether the first line of a CSV file is a header, and the names that it gives.
 
+use std::collections::{HashMap, HashSet};
+
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 
 use super::csv_types::Kinds;
@@ -112,16 +114,27 @@ fn made_name(place: usize, columns: usize) -> String {
 
 /// The names of a header: those that are empty, or there before, get numbers.
 fn names_of(record: &csv::ByteRecord) -> Vec<String> {
-    let mut names: Vec<String> = Vec::with_capacity(record.len());
-    let given: Vec<String> = record.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-    for (place, name) in given.iter().enumerate() {
-        let stem = if name.is_empty() { made_name(place, given.len()) } else { name.clone() };
-        let mut unique = stem.clone();
-        let mut number = 0;
-        while names.contains(&unique) || (number > 0 && given.contains(&unique)) {
-            number += 1;
-            unique = format!("{stem}_{number}");
+    let given = record.iter().enumerate().map(|(place, name)| match name {
+        [] => made_name(place, record.len()),
+        name => String::from_utf8_lossy(name).into_owned(),
+    });
+    told_apart(&given.collect::<Vec<_>>())
+}
+
+/// Names of which those that are there before get numbers, other ones than stand in names anyway.
+pub(super) fn told_apart(given: &[String]) -> Vec<String> {
+    let all: HashSet<&str> = given.iter().map(String::as_str).collect();
+    let (mut names, mut taken) = (Vec::with_capacity(given.len()), HashSet::with_capacity(given.len()));
+    // A file may have thousands of one name: numbers go on where the last one was.
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    for name in given {
+        let number = numbers.entry(name).or_default();
+        let mut unique = name.clone();
+        while taken.contains(&unique) || (*number > 0 && all.contains(unique.as_str())) {
+            *number += 1;
+            unique = format!("{name}_{number}");
         }
+        taken.insert(unique.clone());
         names.push(unique);
     }
     names
@@ -170,4 +183,26 @@ pub(super) fn given_types(mut fields: Vec<Field>, given: &Given) -> Result<Vec<F
         }
     }
     Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told_apart;
+
+    #[test]
+    fn names_that_come_twice_get_numbers() {
+        for (given, expected) in [
+            (&["a", "b"][..], &["a", "b"][..]),
+            (&["a", "a", "a"], &["a", "a_1", "a_2"]),
+            (&["a", "a_1", "a"], &["a", "a_1", "a_2"]),
+            (&["a", "a", "a_1"], &["a", "a_2", "a_1"]),
+            (&["a", "a_1", "a_1", "a"], &["a", "a_1", "a_1_1", "a_2"]),
+        ] {
+            let given: Vec<String> = given.iter().map(ToString::to_string).collect();
+            assert_eq!(told_apart(&given), expected, "{given:?}");
+        }
+        // Not by comparing each with all others, which took minutes.
+        let many = vec!["a".to_string(); 100_000];
+        assert_eq!(told_apart(&many).last().map(String::as_str), Some("a_99999"));
+    }
 }
