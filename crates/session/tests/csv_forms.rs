@@ -379,3 +379,39 @@ async fn a_later_value_of_another_type_is_told_with_what_helps() {
         assert_eq!(rows(&session, &format!("select count(a) from '{path}/t.csv'")).await, ["2"]);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn types_that_are_given_read_other_forms_and_are_named_in_errors() {
+    let folder = folder(&[
+        ("truths.csv", "a,b,c,d,t\nyes,Y,t,1,2024-01-31 10:20\nno,n,F,0,2024-01-31T11:30:00\n,,,,\n"),
+        ("late.csv", "a,b\nyes,1\nmaybe,2\n"),
+        ("short.csv", "a,b\n1,2\n3\n"),
+        ("long.csv", "a,b\n1,2\n3,4,5\n"),
+    ]);
+    let path = folder.path().display();
+    for session in sessions() {
+        let types =
+            "types = {'a': 'BOOLEAN', 'b': 'BOOLEAN', 'c': 'BOOLEAN', 'd': 'BOOLEAN', 't': 'TIMESTAMP'}";
+        let sql = format!("select a, b, c, d, t from read_csv('{path}/truths.csv', {types})");
+        assert_eq!(
+            rows(&session, &sql).await,
+            ["true true true true 2024-01-31T10:20:00", "false false false false 2024-01-31T11:30:00", ""]
+        );
+        // Where nobody says so they are texts.
+        let sql = format!("select a, d, t from '{path}/truths.csv' where a is not null order by d desc");
+        assert_eq!(rows(&session, &sql).await, ["yes 1 2024-01-31 10:20", "no 0 2024-01-31T11:30:00"]);
+        let late = |types: &str| format!("select * from read_csv('{path}/late.csv', types = {types})");
+        for types in ["{'A': 'BOOLEAN'}", "['BOOLEAN']"] {
+            let said = error(&session, &late(types)).await;
+            assert!(
+                said.contains("line 3, column a: 'maybe' is no Boolean, the type that the statement"),
+                "{said}"
+            );
+            assert!(!said.contains("infer_rows"), "{said}");
+        }
+        for (file, expected) in [("short", "null_padding = true"), ("long", "ignore_errors = true")] {
+            let said = error(&session, &format!("select * from '{path}/{file}.csv'")).await;
+            assert!(said.contains("line 3 has") && said.contains(expected), "{said}");
+        }
+    }
+}

@@ -16,6 +16,9 @@ pub(super) struct Forms {
     pub decimal_separator: Option<u8>,
     /// What stands between the thousands of a number.
     pub thousands: Option<u8>,
+    /// Whether types are given that values may be written otherwise for than those of columns whose types are found out: truths as `yes`,
+    /// `t` and `1`, and times without seconds.
+    pub wide: bool,
 }
 
 impl Forms {
@@ -27,6 +30,8 @@ impl Forms {
     /// Whether values of a type may be written otherwise.
     pub fn concern(&self, data_type: &DataType) -> bool {
         match data_type {
+            DataType::Boolean => self.wide,
+            DataType::Timestamp(..) if self.wide => true,
             DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => {
                 self.date.is_some() || self.timestamp.is_some()
             }
@@ -34,7 +39,17 @@ impl Forms {
         }
     }
 
-    /// A value as Arrow reads it; nothing where it would be read as another one than is meant.
+    /// A value as Arrow reads it in a type; nothing where it would be read as another one than is meant.
+    pub fn plain_as<'a>(&self, value: &'a str, data_type: &DataType) -> Option<Cow<'a, str>> {
+        let wide = match data_type {
+            DataType::Boolean if self.wide => truth(value).map(Cow::Borrowed),
+            DataType::Timestamp(..) if self.wide => with_seconds(value).map(Cow::Owned),
+            _ => None,
+        };
+        wide.or_else(|| self.plain(value))
+    }
+
+    /// The same of a value whose type is not known yet.
     pub fn plain<'a>(&self, value: &'a str) -> Option<Cow<'a, str>> {
         if self.are_plain() {
             return Some(Cow::Borrowed(value));
@@ -105,9 +120,53 @@ impl Forms {
     }
 }
 
+/// A truth value as Arrow reads it.
+fn truth(value: &str) -> Option<&'static str> {
+    let is_one = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
+    match () {
+        () if is_one(&["yes", "y", "t", "1"]) => Some("true"),
+        () if is_one(&["no", "n", "f", "0"]) => Some("false"),
+        () => None,
+    }
+}
+
+/// A time that is written without its seconds.
+fn with_seconds(value: &str) -> Option<String> {
+    let form = b"0000-00-00 00:00";
+    let is_of_form = value.len() == form.len()
+        && value.bytes().zip(form).all(|(byte, form)| match form {
+            b'0' => byte.is_ascii_digit(),
+            b' ' => matches!(byte, b' ' | b'T'),
+            form => byte == *form,
+        });
+    is_of_form.then(|| format!("{value}:00"))
+}
+
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::datatypes::{DataType, TimeUnit};
+
     use super::Forms;
+
+    #[test]
+    fn more_forms_are_read_where_a_type_is_given() {
+        let time = DataType::Timestamp(TimeUnit::Microsecond, None);
+        let wide = Forms { wide: true, ..Forms::default() };
+        for (value, data_type, expected) in [
+            ("Yes", &DataType::Boolean, "true"),
+            ("0", &DataType::Boolean, "false"),
+            ("true", &DataType::Boolean, "true"),
+            ("maybe", &DataType::Boolean, "maybe"),
+            ("yes", &DataType::Utf8, "yes"),
+            ("2024-01-31 10:20", &time, "2024-01-31 10:20:00"),
+            ("2024-01-31T10:20", &time, "2024-01-31T10:20:00"),
+            ("2024-01-31 10-20", &time, "2024-01-31 10-20"),
+            ("2024-01-31 10:20:30", &time, "2024-01-31 10:20:30"),
+        ] {
+            assert_eq!(wide.plain_as(value, data_type).as_deref(), Some(expected), "{value}");
+            assert_eq!(Forms::default().plain_as(value, data_type).as_deref(), Some(value));
+        }
+    }
 
     #[test]
     fn numbers_and_dates_become_those_that_arrow_reads() {

@@ -55,7 +55,19 @@ impl Given {
             }
         }
         given.check(function)?;
+        let types = given.columns.iter().map(|(_, data_type)| data_type);
+        let mut types = types.chain(given.types.iter().map(|(_, data_type)| data_type));
+        given.forms.wide =
+            types.any(|data_type| matches!(data_type, DataType::Boolean | DataType::Timestamp(..)));
         Ok(given)
+    }
+
+    /// Whether the type of a column is given, by its place or name.
+    pub fn has_type_of(&self, place: usize, name: &str) -> bool {
+        let is_it = |other: &String| other.eq_ignore_ascii_case(name);
+        let mut types = self.types.iter().enumerate();
+        self.columns.iter().any(|(other, _)| is_it(other))
+            || types.any(|(at, (other, _))| other.as_ref().map_or(at == place, is_it))
     }
 
     /// Signs that mean two things.

@@ -25,6 +25,16 @@ const SHOWN_CHARS: usize = 80;
 pub(super) const NOT_UTF8: &str =
     "the text is not UTF-8. Other encodings are an option: read_csv('…', encoding = 'latin-1')";
 
+/// What helps where lines have more values than others, or fewer.
+pub(super) fn other_lengths(found: usize, columns: usize) -> &'static str {
+    match found < columns {
+        true => {
+            "; null_padding = true takes what is missing for NULL, ignore_errors = true leaves such lines out"
+        }
+        false => "; ignore_errors = true leaves such lines out",
+    }
+}
+
 /// A row of a file that does not fit its table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Misfit {
@@ -41,6 +51,8 @@ pub(super) enum What {
         column: String,
         value: String,
         data_type: DataType,
+        /// Whether somebody gave the type.
+        is_given: bool,
     },
     Encoding {
         column: String,
@@ -63,13 +75,21 @@ impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: line {}", self.path.display(), self.line)?;
         match &self.what {
-            What::Value { column, value, data_type } => {
+            What::Value { column, value, data_type, is_given } => {
                 let shown: String = value.chars().take(SHOWN_CHARS).collect();
                 let cut = if shown.len() < value.len() { "…" } else { "" };
-                write!(
-                    f,
-                    ", column {column}: '{shown}{cut}' is no {data_type}, which the column is taken for. Types that nobody \
-                     gave come from the first rows: SET kelpie.infer_rows = 0 takes all of them into account"
+                write!(f, ", column {column}: '{shown}{cut}' is no {data_type}, ")?;
+                if *is_given {
+                    return write!(
+                        f,
+                        "the type that the statement gives the column; one that has such values is '{}', and \
+                         ignore_errors = true leaves such rows out",
+                        wider_type(value, data_type)
+                    );
+                }
+                f.write_str(
+                    "which the column is taken for. Types that nobody gave come from the first rows: \
+                     SET kelpie.infer_rows = 0 takes all of them into account",
                 )?;
                 match Format::of(&self.path).is_some_and(|format| format.kind == Kind::Json) {
                     true => Ok(()),
@@ -88,7 +108,8 @@ impl fmt::Display for Misfit {
             ),
             What::Syntax { message } => write!(f, ": no JSON: {message}"),
             What::Values { found, columns } => {
-                write!(f, " has {found} values, and the table {columns} columns")
+                let other = other_lengths(*found, *columns);
+                write!(f, " has {found} values, and the table {columns} columns{other}")
             }
         }
     }
@@ -151,7 +172,7 @@ impl Scan<'_> {
     /// A value as Arrow reads it in the type of its column.
     fn plain<'a>(&self, value: &'a str, data_type: &DataType) -> Option<Cow<'a, str>> {
         let forms = &self.dialect.forms;
-        if forms.concern(data_type) { forms.plain(value) } else { Some(Cow::Borrowed(value)) }
+        if forms.concern(data_type) { forms.plain_as(value, data_type) } else { Some(Cow::Borrowed(value)) }
     }
 
     /// What does not fit in a row.
@@ -170,6 +191,7 @@ impl Scan<'_> {
                 column: name(column),
                 value,
                 data_type: self.schema.field(column).data_type().clone(),
+                is_given: false,
             }
         };
         let cut_off = self.columns.iter().find_map(|column| {

@@ -26,7 +26,7 @@ use crate::files::error::at;
 use crate::files::format::{Format, Kind};
 use crate::files::forms::Forms;
 use crate::files::given::Given;
-use crate::files::misfit::NOT_UTF8;
+use crate::files::misfit::{NOT_UTF8, other_lengths};
 use crate::files::options::ReadOptions;
 
 /// What some programs write at the beginning of UTF-8.
@@ -194,7 +194,8 @@ impl Columns {
         if found > columns || (found < columns && !dialect.truncated_rows) {
             return Err(format!(
                 " has {found} values, and the first line {columns}. Other signs between values, other quotes, and lines that are no \
-                 data are options of: read_csv('…', delim = ';', quote = '', skip = 1, comment = '#')"
+                 data are options of: read_csv('…', delim = ';', quote = '', skip = 1, comment = '#'){}",
+                other_lengths(found, columns)
             ));
         }
         for ((name, kinds), value) in self.names.iter().zip(&mut self.kinds).zip(record) {
@@ -254,7 +255,7 @@ pub(super) fn typed(values: &ArrayRef, data_type: &DataType, forms: &Forms) -> R
 fn plain(texts: &StringArray, data_type: &DataType, forms: &Forms) -> Result<ArrayRef> {
     let plain = texts.iter().map(|value| {
         let Some(value) = value else { return Ok(None) };
-        match forms.plain(value) {
+        match forms.plain_as(value, data_type) {
             Some(plain) => Ok(Some(plain)),
             None => Err(ArrowError::CastError(format!("'{value}' is no {data_type}"))),
         }

@@ -361,7 +361,12 @@ impl Decoding {
                 self.decode(&mut decoder, &mut [row]).map(|batch| batch.map(|batch| self.finish(&batch)));
             match decoded {
                 Ok(None | Some(Ok(_))) => None,
-                _ => Some(What::Value { column: key, value: shown, data_type: field?.data_type().clone() }),
+                _ => Some(What::Value {
+                    column: key,
+                    value: shown,
+                    data_type: field?.data_type().clone(),
+                    is_given: false,
+                }),
             }
         })
     }

@@ -29,7 +29,7 @@ use kelpie_datafusion::{Batches, ByteRange, FileReader, Quoting, RowStarts, Want
 use super::dialect::Dialect;
 use super::error::at;
 use super::format::{Format, Kind};
-use super::misfit::{Misfit, Scan};
+use super::misfit::{Misfit, Scan, What};
 use super::options::ReadOptions;
 pub(super) use csv_types::{is_cut_off, wider_type};
 pub(super) use encoding::{Encoding, NamedEncoding};
@@ -123,7 +123,14 @@ impl LocalReader {
             Layout::Csv(dialect) => {
                 let (schema, columns) = (Arc::new(csv::schema_of(&scan)), scan.read());
                 let open = || csv::whole(&scan.path, scan.format.compression, dialect).ok();
-                Scan { dialect, schema: &schema, columns: &columns }.find(&scan.path, open)
+                let mut misfit =
+                    Scan { dialect, schema: &schema, columns: &columns }.find(&scan.path, open)?;
+                if let What::Value { column, is_given, .. } = &mut misfit.what {
+                    *is_given = schema
+                        .index_of(column)
+                        .is_ok_and(|place| self.options.given.has_type_of(place, column));
+                }
+                Some(misfit)
             }
         }
     }
