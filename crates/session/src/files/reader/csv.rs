@@ -263,6 +263,14 @@ fn plain(texts: &StringArray, data_type: &DataType, forms: &Forms) -> Result<Arr
     Ok(Arc::new(plain.collect::<std::result::Result<StringArray, ArrowError>>()?))
 }
 
+/// Rows of a batch: a reader has memory for all values of one, however few there are in the file.
+fn rows_at_once(scan: &FileScan) -> usize {
+    const MOST_VALUES: usize = 1 << 20;
+    const LEAST_ROWS: usize = 64;
+    let columns = scan.shape.schema.fields().len().max(1);
+    scan.batch_size.min((MOST_VALUES / columns).max(LEAST_ROWS))
+}
+
 /// The rows of a piece of a file.
 pub(super) fn open(scan: &FileScan, dialect: &Dialect, piece: Piece) -> Result<Batches> {
     // A file of blank lines, if any.
@@ -271,7 +279,7 @@ pub(super) fn open(scan: &FileScan, dialect: &Dialect, piece: Piece) -> Result<B
     }
     let dialect = Dialect { has_header: dialect.has_header && piece.start == 0, ..dialect.clone() };
     let builder = dialect.reader(schema_as_read(scan, &dialect.forms));
-    let builder = builder.with_batch_size(scan.batch_size).with_projection(scan.read());
+    let builder = builder.with_batch_size(rows_at_once(scan)).with_projection(scan.read());
     let mut text = text::piece(&scan.path, scan.format.compression, piece)?;
     text = match piece.start {
         0 => readable(text, &dialect, &scan.path)?,
