@@ -5,6 +5,7 @@
 //! there and back, by the clocks of their zone. Bins are computed here, from origins of any unit.
 
 mod bins;
+mod seconds;
 mod years;
 
 use std::sync::Arc;
@@ -290,6 +291,9 @@ impl ScalarUDFImpl for AnyYear {
                 result
             }
             Does::Truncates => {
+                if corrects && let Some(cut) = seconds::truncated(&args)? {
+                    return Ok(cut);
+                }
                 let result = self.inner.invoke_with_args(args.clone());
                 let of_years = years::years_of(&args).is_some();
                 let coarse = |times: &&ColumnarValue| matches!(times.data_type(), DataType::Timestamp(unit, _) if of_years || unit != TimeUnit::Nanosecond);
