@@ -29,8 +29,8 @@ use crate::checked_files::check_external;
 use crate::constraints::declared::{take_out, with_rules};
 use crate::copies::written_as_named;
 use crate::corrections::{
-    self, Which, analyzed, computed_around, is_for_names, planned_apart, refuse_row_changes, share,
-    unique_names, write_out_columns, write_out_orders,
+    self, Which, analyzed, computed_around, is_for_names, names_of_all, planned_apart, refuse_row_changes,
+    share, unique_names, write_out_columns, write_out_orders,
 };
 use crate::database::{Change, Database, Persist, columns_of, rules_of};
 use crate::dialect::{
@@ -377,13 +377,7 @@ pub(crate) async fn plan_of(
     let plan = match planned {
         Ok(plan) => plan,
         Err(error) if corrects && is_for_names(&error) => {
-            let mut renamed = again(Which::Wildcards).await?;
-            let own = unique_names(&mut renamed, state);
-            let plan = match state.statement_to_plan(renamed.clone()).await {
-                Ok(plan) => plan,
-                Err(error) => replanned(state, &renamed, error).await?,
-            };
-            own.restore(plan)?
+            planned_by_other_names(state, again(Which::Wildcards).await?).await?
         }
         Err(error) if corrects && is_sum_of_truths(&error) => {
             let mut summed = again(Which::Merged).await?;
@@ -395,6 +389,22 @@ pub(crate) async fn plan_of(
     let plan = if apart.is_some() { computed_around(plan)? } else { run_as_a_whole(plan, state).await? };
     Access::of(state).check_plan(&plan)?;
     if corrects { share(plan) } else { Ok(plan) }
+}
+
+/// The plan of a statement that was refused as two of its columns share a name.
+async fn planned_by_other_names(state: &SessionState, statement: Statement) -> Result<LogicalPlan> {
+    let mut renamed = statement.clone();
+    let own = unique_names(&mut renamed, state);
+    match state.statement_to_plan(renamed.clone()).await {
+        Ok(plan) => own.restore(plan),
+        // What is written in two ways may be one expression all the same: `(a).b, a.b`.
+        Err(error) if is_for_names(&error) => {
+            let mut renamed = statement;
+            let own = names_of_all(&mut renamed, state);
+            own.restore(state.statement_to_plan(renamed).await.map_err(|_| error)?)
+        }
+        Err(error) => own.restore(replanned(state, &renamed, error).await?),
+    }
 }
 
 /// Whether a statement may list all tables or their columns.

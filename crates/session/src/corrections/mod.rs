@@ -66,7 +66,7 @@ pub(crate) use refused::refuse_row_changes;
 pub(crate) use seek::seek_query;
 pub(crate) use shared::{SharedPlanner, apart, share};
 pub(crate) use subqueries::SUBQUERY_VALUES;
-pub(crate) use unique_names::{is_for_names, rename as unique_names};
+pub(crate) use unique_names::{is_for_names, rename as unique_names, rename_all as names_of_all};
 pub(crate) use value_counts::VALUE_COUNTS;
 pub(crate) use volatile::VOLATILE_ONCE;
 pub(crate) use window_types::WINDOW_TYPES;

@@ -69,13 +69,22 @@ impl OwnNames {
 
 /// Gives columns that share a name others.
 pub(crate) fn rename(statement: &mut Statement, state: &SessionState) -> OwnNames {
+    renamed(statement, state, false)
+}
+
+/// Gives all columns that are computed names of their own.
+pub(crate) fn rename_all(statement: &mut Statement, state: &SessionState) -> OwnNames {
+    renamed(statement, state, true)
+}
+
+fn renamed(statement: &mut Statement, state: &SessionState, all: bool) -> OwnNames {
     let mut taken = Taken(HashSet::new());
     let _ = visit(statement, &mut taken);
     let keys = ColumnKeys::of(state);
     // Columns that share a name keep the other ones where they are written to a table or file.
     let may_share = matches!(statement, Statement::Statement(statement)
         if matches!(statement.as_ref(), SqlStatement::Query(_)));
-    let mut renames = Renames { keys, taken: taken.0, queries: 0, may_share, own: HashMap::new() };
+    let mut renames = Renames { keys, taken: taken.0, queries: 0, may_share, all, own: HashMap::new() };
     let _ = visit(statement, &mut renames);
     OwnNames(renames.own)
 }
@@ -101,6 +110,8 @@ struct Renames<'a> {
     queries: usize,
     /// Whether columns of the outermost query may share a name.
     may_share: bool,
+    /// Whether all that is computed gets a name.
+    all: bool,
     /// The names of the outermost query's columns, by those that they have got.
     own: HashMap<String, String>,
 }
@@ -165,7 +176,8 @@ impl Renames<'_> {
                 matches!(&*item, SelectItem::UnnamedExpr(expr) if is_ordered && is_cast_column(expr));
             // No column of a table has a name of our own.
             let may_be_there = has_wildcard && is_column && !name.starts_with("kelpie: ");
-            if seen.insert(key) && is_new_field && !is_cast && !may_be_there {
+            let is_named_anyway = self.all && !is_column;
+            if seen.insert(key) && is_new_field && !is_cast && !may_be_there && !is_named_anyway {
                 continue;
             }
             let other = self.unused(&name);
