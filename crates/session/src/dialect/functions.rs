@@ -14,7 +14,8 @@ use super::{array_subqueries, formats, ordered_sets, substrings};
 use crate::syntax::{call, cast, change_exprs, literal, name_of, taken};
 
 /// Functions of any number of arguments that have another name.
-const RENAMED: [(&str, &str); 5] = [
+const RENAMED: [(&str, &str); 6] = [
+    ("grouping_id", "grouping"),
     ("list_value", "make_array"),
     ("array_value", "make_array"),
     ("list_pack", "make_array"),
@@ -127,6 +128,14 @@ impl Functions<'_> {
         if name == "struct_insert" || name == "struct_update" {
             name_fields(function);
         }
+        if name == "date_trunc" || name == "datetrunc" {
+            name_unit(function);
+        }
+        if name == "regexp_extract"
+            && let Some(fields) = self.named_groups(function)?
+        {
+            return Ok(Some(fields));
+        }
         if SUMS.contains(&name.as_str()) && self.is_there(&name) {
             sum_of_truths(function);
         }
@@ -173,6 +182,27 @@ impl Functions<'_> {
         match known(name, arguments(function).len()) {
             Some(known) => known.written_out(shown, function, self.spent).map(Some),
             None => Ok(None),
+        }
+    }
+
+    /// `regexp_extract(s, p, ['a', 'b'])` is a struct of the first groups, by these names.
+    fn named_groups(&mut self, function: &Function) -> Result<Option<Expr>> {
+        let given = values(function).unwrap_or_default();
+        let [text, _, Expr::Array(names)] = given.as_slice() else { return Ok(None) };
+        let mut fields = Vec::new();
+        for (place, name) in (1_usize..).zip(&names.elem) {
+            let mut one = function.clone();
+            if let FunctionArguments::List(list) = &mut one.args
+                && let Some(last) = list.args.last_mut()
+            {
+                *last = unnamed(Expr::value(Value::Number(place.to_string(), false)));
+            }
+            let Some(group) = self.known("regexp_extract", "regexp_extract", &one)? else { return Ok(None) };
+            fields.extend([name.clone(), group]);
+        }
+        match call("constant_or_null", vec![call("named_struct", fields), (*text).clone()]) {
+            Expr::Function(of_text) => self.known("constant_or_null", "regexp_extract", &of_text),
+            _ => Ok(None),
         }
     }
 
@@ -302,6 +332,16 @@ fn name_fields(function: &mut Function) {
             arg => vec![arg],
         })
         .collect();
+}
+
+/// `date_trunc('months', t)` is `date_trunc('month', t)`.
+fn name_unit(function: &mut Function) {
+    if let FunctionArguments::List(list) = &mut function.args
+        && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(part))) = list.args.first_mut()
+        && let Some(unit) = text(part).and_then(|part| unit_of(&part.to_lowercase()))
+    {
+        *part = literal(unit);
+    }
 }
 
 /// Whether the only argument of a call is a condition.
