@@ -257,6 +257,7 @@ impl Runner {
         };
         match result {
             Ok(timing) => {
+                self.output.keep();
                 if self.timing {
                     complain(&timing_text(&timing));
                 }

@@ -101,6 +101,17 @@ fn an_output_file_is_whole_or_the_old_one() {
     let output = shell(&["--format", "csv", "--output", path.to_str().unwrap()], script.as_bytes());
     assert_eq!(output.code, Some(1));
     assert_eq!(fs::read_to_string(&path).unwrap(), "a\n1\nb\n2\n");
+    // Nor does one that fails before it has rows take anything from the results before it.
+    let script = "select 1 as a;\nselect nothing;\nset nothing = 1;\nselect 2 as b;\nselect nothing;\n";
+    let output = shell(&["--format", "csv", "--output", path.to_str().unwrap()], script.as_bytes());
+    assert_eq!(output.code, Some(1));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a\n1\nb\n2\n");
+    // A format that holds one result has the first that is whole.
+    let path = folder.path().join("out.parquet");
+    let script = "select 10 / (value - 90000) as x from range(100000);\nselect 7 as b;\nselect 8 as c;\n";
+    let output = shell(&["--output", path.to_str().unwrap()], script.as_bytes());
+    assert!(output.code == Some(1) && output.err.contains("holds one result"), "{}", output.err);
+    assert_eq!(kelpie(&[path.to_str().unwrap(), "select b from out", "--format", "csv"]).ok(), "b\n7\n");
 }
 
 #[test]

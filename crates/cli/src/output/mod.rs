@@ -311,12 +311,21 @@ impl Output {
         }
     }
 
-    /// Forgets the result that was begun last: it failed.
-    pub fn take_back(&mut self) -> Result<()> {
-        match &mut self.file {
-            Some(file) => file.take_back(),
-            None => Ok(()),
+    /// The result that was begun is whole: no later statement that fails takes it back.
+    pub fn keep(&mut self) {
+        if let Some(file) = &mut self.file {
+            file.keep();
         }
+    }
+
+    /// Forgets the result of a statement that failed, where one was begun.
+    pub fn take_back(&mut self) -> Result<()> {
+        if let Some(file) = &mut self.file
+            && file.take_back()?
+        {
+            self.results -= 1;
+        }
+        Ok(())
     }
 
     /// All results are written: the file takes its name.
