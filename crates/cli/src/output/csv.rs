@@ -41,10 +41,16 @@ impl<W: Write> CsvWriter<W> {
 
     fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
         let options = for_programs(&self.display);
+        // What is empty says nothing among the elements of a list.
+        let nested =
+            if self.display.null.is_empty() { options.clone().with_null("NULL") } else { options.clone() };
         let columns = batch
             .columns()
             .iter()
-            .map(|column| Ok((column.as_ref(), ArrayFormatter::try_new(column.as_ref(), &options)?)))
+            .map(|column| {
+                let options = if column.data_type().is_nested() { &nested } else { &options };
+                Ok((column.as_ref(), ArrayFormatter::try_new(column.as_ref(), options)?))
+            })
             .collect::<Result<Vec<(&dyn Array, ArrayFormatter<'_>)>>>()?;
         for row in 0..batch.num_rows() {
             self.line.clear();
@@ -92,7 +98,8 @@ fn push_field(line: &mut String, text: &str, separator: char) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::arrow::array::{ArrayRef, Float64Array, NullArray, StringArray};
+    use datafusion::arrow::array::{ArrayRef, Float64Array, ListArray, NullArray, StringArray};
+    use datafusion::arrow::datatypes::Int32Type;
     use std::sync::Arc;
 
     fn csv(batch: &RecordBatch) -> String {
@@ -136,6 +143,14 @@ mod tests {
         let batch = RecordBatch::try_from_iter([("a \"b\"", text), ("n", numbers), ("z", nulls)]).unwrap();
         let expected = "\"a \"\"b\"\"\",n,z\n\"a,b\",0.5,\n\"say \"\"x\"\"\",-0.0,\n\"two\nlines\",NaN,\n\"\",,\n,1e300,\nü,2.0,\n";
         assert_eq!(csv(&batch), expected);
+    }
+
+    #[test]
+    fn nulls_within_values_are_named() {
+        let lists = vec![Some(vec![Some(1), None]), None];
+        let list: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists));
+        let batch = RecordBatch::try_from_iter([("l", Arc::clone(&list)), ("m", list)]).unwrap();
+        assert_eq!(csv(&batch), "l,m\n\"[1, NULL]\",\"[1, NULL]\"\n,\n");
     }
 
     #[test]
