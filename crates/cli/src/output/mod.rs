@@ -220,11 +220,11 @@ impl Output {
         }
         display::check(&self.display)?;
         let binary = matches!(self.format, Format::Parquet | Format::Arrow);
-        if binary && self.results > 0 {
-            bail!("a Parquet or Arrow file holds one result: run one query");
-        }
         if binary && self.is_on_terminal() {
             bail!("this format is not for a terminal: give --output FILE, or redirect the output");
+        }
+        if binary && self.results > 0 {
+            bail!("a Parquet or Arrow file holds one result: run one query");
         }
         let (sink, spinner) = match &self.path {
             None if self.is_paged() => {

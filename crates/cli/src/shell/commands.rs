@@ -231,7 +231,7 @@ impl Shell {
         if let Some(name) = name {
             let Ok(format) = Format::from_str(name, true) else {
                 let meant = nearest(name, names.iter())
-                    .map_or(String::new(), |near| format!("; did you mean {near}?"));
+                    .map_or(".".to_string(), |near| format!("; did you mean {near}?"));
                 bail!("there is no format `{name}`{meant} There are {}", names.join(", "));
             };
             return self.runner.output.set_format(format);
