@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::compute::concat_batches;
-use datafusion::arrow::datatypes::FieldRef;
+use datafusion::arrow::compute::{CastOptions, cast_with_options, concat_batches};
+use datafusion::arrow::datatypes::{FieldRef, Schema};
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::datasource::MemTable;
 use datafusion::error::Result;
@@ -126,7 +126,21 @@ pub(super) async fn rows(
     });
     let columns: Vec<Planned> = columns.collect();
     let plan = LogicalPlanBuilder::from(plan).project(columns)?.build()?;
-    all_of(queries, &plan).await
+    with_types(&all_of(queries, &plan).await?, (first, fields))
+}
+
+/// Rows whose columns from one on are of the types of some fields. A cast of the plan may have got another type since: texts are read as
+/// microseconds where the table has nanoseconds.
+fn with_types(rows: &RecordBatch, (first, fields): (usize, &[FieldRef])) -> Result<RecordBatch> {
+    let exactly = CastOptions { safe: false, ..CastOptions::default() };
+    let (mut own, mut columns) = (Vec::new(), Vec::new());
+    for (place, (column, field)) in rows.columns().iter().zip(rows.schema_ref().fields()).enumerate() {
+        let asked = place.checked_sub(first).and_then(|place| fields.get(place));
+        let data_type = asked.map_or(field.data_type(), |asked| asked.data_type());
+        columns.push(cast_with_options(column, data_type, &exactly)?);
+        own.push(field.as_ref().clone().with_data_type(data_type.clone()));
+    }
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(own)), columns)?)
 }
 
 /// The rows of a plan in one batch.
