@@ -14,6 +14,8 @@ use datafusion::error::Result;
 
 use kelpie_datafusion::{Batches, Quoting};
 
+use super::csv_columns::{CsvBatches, reads};
+use super::csv_rows::{CsvRows, Cut};
 use super::csv_types::{Kinds, is_cut_off};
 use super::encoding::{decoded, encoding_of};
 use super::file_scan::{FileScan, Filling, Layout, Shape};
@@ -33,6 +35,8 @@ use crate::files::options::ReadOptions;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes at the beginning of a file that show how its lines are written.
 const SNIFFED_BYTES: usize = 1 << 16;
+/// Rows that are looked at at once.
+const ROWS_AT_ONCE: usize = 8192;
 
 /// A file, and what is said of how it is read.
 #[derive(Debug, Clone, Copy)]
@@ -109,28 +113,17 @@ fn readable(text: Text, dialect: &Dialect, path: &Path) -> Result<Text> {
 
 /// What a file is like, as far as nothing that a table's first file says makes it clearer.
 pub(super) fn shape(file: &CsvFile<'_>, of_table: Option<&FirstFile>) -> Result<Shape> {
-    let CsvFile { path, format, options } = *file;
+    let CsvFile { path, options, .. } = *file;
     let mut dialect = file.dialect()?;
     let most = options.infer_rows.unwrap_or(usize::MAX);
-    let text = whole(path, format.compression, &dialect)?;
-    let mut records = dialect.records(text, true);
-    let (mut first, mut record) = (csv::ByteRecord::new(), csv::ByteRecord::new());
-    let mut next =
-        |record: &mut csv::ByteRecord| records.read_byte_record(record).map_err(|error| at(path, error));
-    if !next(&mut first)? {
+    let looked = match LookedAt::of(file, &dialect, most) {
+        Some(looked) => Some(looked),
+        None => LookedAt::row_by_row(file, &dialect, most)?,
+    };
+    let Some(LookedAt { first, mut columns, rows }) = looked else {
         let (schema, layout) = (Arc::new(Schema::empty()), Layout::Csv(dialect));
         return Ok(Shape { schema, layout, is_complete: true, note: None });
-    }
-    let mut columns = Columns { names: names_for_errors(&first), kinds: vec![Kinds::default(); first.len()] };
-    let mut rows = 0;
-    while rows < most && next(&mut record)? {
-        rows += 1;
-        let added = columns.add(&record, &dialect);
-        if let Some(problem) = added.err().filter(|_| !options.given.ignores_errors) {
-            let line = record.position().map_or(0, csv::Position::line) + dialect.skip as u64;
-            return Err(at(path, format!("line {line}{problem}")));
-        }
-    }
+    };
     let is_complete = rows < most;
     let looks = first_line(&first, (rows > 0).then_some(&columns.kinds[..]), &dialect);
     let named = named(&first, options.has_header, looks, of_table);
@@ -180,6 +173,69 @@ fn names_for_errors(first: &csv::ByteRecord) -> Vec<String> {
     first.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
 }
 
+/// The first rows of a file.
+struct LookedAt {
+    first: csv::ByteRecord,
+    columns: Columns,
+    /// Rows behind the first.
+    rows: usize,
+}
+
+impl LookedAt {
+    /// Some rows of a file, column by column; nothing where there is none, or one is odd.
+    fn of(file: &CsvFile<'_>, dialect: &Dialect, most: usize) -> Option<LookedAt> {
+        if !dialect.rows_are_plain() || file.options.given.ignores_errors {
+            return None;
+        }
+        let text = || whole(file.path, file.format.compression, dialect).ok();
+        let mut first = csv::ByteRecord::new();
+        dialect.records(text()?, true).read_byte_record(&mut first).ok().filter(|is_there| *is_there)?;
+        let mut columns = Columns::of(&first);
+        let all: Vec<usize> = (0..first.len()).collect();
+        let quoting = Quoting { delimiter: dialect.delimiter, quote: dialect.quote };
+        let cut = Cut { quoting, columns: Some(first.len()), may_be_short: dialect.truncated_rows };
+        let mut cut_rows = CsvRows::new(text()?, cut, &all);
+        cut_rows.advance(1).ok()?;
+        let mut rows = 0;
+        while rows < most {
+            let Some(more) = cut_rows.advance((most - rows).min(ROWS_AT_ONCE)).ok()? else { break };
+            rows += more.rows;
+            for (column, kinds) in columns.kinds.iter_mut().enumerate() {
+                for value in more.values(column) {
+                    if kinds.are_texts() {
+                        break;
+                    }
+                    add(kinds, &value?, dialect);
+                }
+            }
+        }
+        Some(LookedAt { first, columns, rows })
+    }
+
+    /// The same row by row, to name the line that is none; nothing of a file without rows.
+    fn row_by_row(file: &CsvFile<'_>, dialect: &Dialect, most: usize) -> Result<Option<LookedAt>> {
+        let CsvFile { path, format, options } = *file;
+        let mut records = dialect.records(whole(path, format.compression, dialect)?, true);
+        let (mut first, mut record) = (csv::ByteRecord::new(), csv::ByteRecord::new());
+        let mut next =
+            |record: &mut csv::ByteRecord| records.read_byte_record(record).map_err(|error| at(path, error));
+        if !next(&mut first)? {
+            return Ok(None);
+        }
+        let mut columns = Columns::of(&first);
+        let mut rows = 0;
+        while rows < most && next(&mut record)? {
+            rows += 1;
+            let added = columns.add(&record, dialect);
+            if let Some(problem) = added.err().filter(|_| !options.given.ignores_errors) {
+                let line = record.position().map_or(0, csv::Position::line) + dialect.skip as u64;
+                return Err(at(path, format!("line {line}{problem}")));
+            }
+        }
+        Ok(Some(LookedAt { first, columns, rows }))
+    }
+}
+
 /// The columns of a file, and what was seen of them.
 #[derive(Debug)]
 struct Columns {
@@ -188,6 +244,11 @@ struct Columns {
 }
 
 impl Columns {
+    /// Those of which a first line has the names.
+    fn of(first: &csv::ByteRecord) -> Columns {
+        Columns { names: names_for_errors(first), kinds: vec![Kinds::default(); first.len()] }
+    }
+
     /// Adds a row, or says why it is none.
     fn add(&mut self, record: &csv::ByteRecord, dialect: &Dialect) -> std::result::Result<(), String> {
         let (found, columns) = (record.len(), self.names.len());
@@ -278,18 +339,37 @@ pub(super) fn open(scan: &FileScan, dialect: &Dialect, piece: Piece) -> Result<B
         return Ok(Box::new(std::iter::empty()));
     }
     let dialect = Dialect { has_header: dialect.has_header && piece.start == 0, ..dialect.clone() };
-    let builder = dialect.reader(schema_as_read(scan, &dialect.forms));
-    let builder = builder.with_batch_size(rows_at_once(scan)).with_projection(scan.read());
     let mut text = text::piece(&scan.path, scan.format.compression, piece)?;
     text = match piece.start {
         0 => readable(text, &dialect, &scan.path)?,
         _ => rewritten(text, dialect.rewriting, dialect.delimiter, dialect.quote),
     };
+    let filling = Filling::new(scan);
+    let quoting = Quoting { delimiter: dialect.delimiter, quote: dialect.quote };
     if dialect.rows_are_plain() {
-        let quoting = Quoting { delimiter: dialect.delimiter, quote: dialect.quote };
+        let (schema, read) = (schema_of(scan), scan.read());
+        if read.iter().all(|place| reads(schema.field(*place).data_type(), &dialect)) {
+            let cut =
+                Cut { quoting, columns: Some(schema.fields().len()), may_be_short: dialect.truncated_rows };
+            let mut batches = CsvBatches {
+                rows: CsvRows::new(text, cut, &read),
+                schema: Arc::new(schema.project(&read)?),
+                is_complete: scan.shape.is_complete,
+                path: scan.path.clone(),
+                batch_size: scan.batch_size,
+                dialect,
+            };
+            if batches.dialect.has_header {
+                batches.skip_row()?;
+            }
+            return Ok(Box::new(
+                batches.map(move |batch| filling.fill(&batch?, |array, _| Ok(Arc::clone(array)))),
+            ));
+        }
         text = text::closed(text, &scan.path, quoting);
     }
-    let filling = Filling::new(scan);
+    let builder = dialect.reader(schema_as_read(scan, &dialect.forms));
+    let builder = builder.with_batch_size(rows_at_once(scan)).with_projection(scan.read());
     let batches = builder.build_buffered(text).map_err(|error| at(&scan.path, error))?;
     Ok(Box::new(batches.map(move |batch| {
         filling.fill(&batch?, |array, column| {

@@ -5,6 +5,8 @@ use datafusion::arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DataType, Date32Type, TimeUnit, TimestampNanosecondType,
 };
 
+use super::iso_times::IsoTime;
+
 /// The kinds of values that were seen in a column.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Kinds(u16);
@@ -29,6 +31,11 @@ impl Kinds {
         if self.0 & TEXT == 0 {
             self.0 |= kind_of(value);
         }
+    }
+
+    /// Whether no value more changes its type.
+    pub fn are_texts(self) -> bool {
+        self.0 & TEXT != 0
     }
 
     /// Adds a value that only text holds.
@@ -151,6 +158,16 @@ fn is_float(unsigned: &str) -> bool {
 
 /// A date, a date with a time, or text that only begins so.
 fn time(value: &str) -> u16 {
+    if let Some(time) = IsoTime::parse(value.as_bytes()) {
+        return match time.unit() {
+            None => DATE,
+            Some(TimeUnit::Second) => SECOND,
+            Some(TimeUnit::Millisecond) => MILLI,
+            Some(TimeUnit::Microsecond) => MICRO,
+            Some(TimeUnit::Nanosecond) if time.in_units(TimeUnit::Nanosecond).is_some() => NANO,
+            Some(TimeUnit::Nanosecond) => TEXT,
+        };
+    }
     let Some(date) = value.get(..DATE_CHARS) else { return TEXT };
     if date.as_bytes()[7] != b'-' || Date32Type::parse(date).is_none() {
         return TEXT;

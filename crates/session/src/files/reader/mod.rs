@@ -3,10 +3,13 @@
 
 mod arrow;
 mod csv;
+mod csv_columns;
+mod csv_rows;
 mod csv_types;
 mod encoding;
 mod file_scan;
 mod header;
+mod iso_times;
 mod json;
 mod json_types;
 mod json_value;
