@@ -14,6 +14,7 @@ mod dialect;
 mod file_facts;
 mod files;
 mod in_database;
+mod inserted;
 mod install;
 mod kept_types;
 mod messages;

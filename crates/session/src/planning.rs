@@ -11,8 +11,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{
-    DdlStatement, Execute, Expr, LogicalPlan, LogicalPlanBuilder, Statement as LogicalStatement, WriteOp,
-    cast,
+    DdlStatement, Execute, LogicalPlan, LogicalPlanBuilder, Statement as LogicalStatement,
 };
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
@@ -38,6 +37,7 @@ use crate::dialect::{
     look_up_values, make_signed, name_columns, sum_numbers, written_anew,
 };
 use crate::files::{check_setting, look_at_all, making};
+use crate::inserted::as_the_table_has_it;
 use crate::install::KelpiePlanner;
 use crate::names::replanned;
 use crate::new_tables::{NewTable, is_alter, not_null};
@@ -458,28 +458,6 @@ fn with_values(plan: LogicalPlan, values: &ParamValues) -> Result<LogicalPlan> {
         );
     }
     as_the_table_has_it(plan.with_param_values(values.clone())?)
-}
-
-/// Rows to insert in the types of their table: where a value stands now, a placeholder that was planned was of the table's type, and rules
-/// of analysis give texts that are times another unit.
-pub(crate) fn as_the_table_has_it(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let LogicalPlan::Dml(mut write) = plan else { return Ok(plan) };
-    let (input, table) = (write.input.schema(), write.target.schema());
-    let is_insert = matches!(write.op, WriteOp::Insert(_));
-    let mut types = input.fields().iter().zip(table.fields());
-    let differs = types.any(|(field, wanted)| field.data_type() != wanted.data_type());
-    if is_insert && differs && input.fields().len() == table.fields().len() {
-        let columns = input.iter().zip(table.fields()).map(|((qualifier, field), wanted)| {
-            let column = Expr::from((qualifier, field));
-            match field.data_type() == wanted.data_type() {
-                true => column,
-                false => cast(column, wanted.data_type().clone()).alias(field.name()),
-            }
-        });
-        let columns: Vec<Expr> = columns.collect();
-        write.input = Arc::new(LogicalPlanBuilder::new_from_arc(write.input).project(columns)?.build()?);
-    }
-    Ok(LogicalPlan::Dml(write))
 }
 
 /// The state that a statement is planned by: one with a zone where it names times with one. Without a zone of the session, DataFusion takes

@@ -50,7 +50,7 @@ pub(crate) use self::series::SERIES;
 use self::series_rows::SeriesRows;
 use self::written::{completed_expr, may_read};
 pub(crate) use self::written_intervals::in_known_units;
-use crate::planning::as_the_table_has_it;
+use crate::inserted::as_the_table_has_it;
 
 /// Adds the rule to a session, before the one that brings types together, and functions of times that know all years.
 pub(crate) fn add_times(builder: &mut SessionStateBuilder) {

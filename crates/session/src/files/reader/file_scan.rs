@@ -55,7 +55,7 @@ pub(in crate::files) struct JsonLayout {
 }
 
 /// The reading of one file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct FileScan {
     pub path: PathBuf,
     pub shape: Arc<Shape>,

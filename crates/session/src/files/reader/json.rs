@@ -18,6 +18,7 @@ use serde::de::{DeserializeSeed, IgnoredAny};
 use kelpie_datafusion::Batches;
 
 use super::file_scan::{FileScan, Filling, JsonLayout, Layout, Shape};
+use super::json_keys::{Keys, KeysOfLines};
 use super::json_types::{Row, Seen, as_written, becomes_text, fields, nested_as_text};
 use super::json_value::Json;
 use super::text::{self, Piece, Text};
@@ -185,24 +186,29 @@ struct Decoding {
     written: SchemaRef,
     /// A key that nothing is known of is an error.
     is_strict: bool,
+    /// The keys that are known but nobody asked for, where they are left out before.
+    left_out: Vec<String>,
     has_nested_text: bool,
     is_array: bool,
     filling: Filling,
 }
 
 impl Decoding {
-    fn of(scan: &FileScan) -> Decoding {
+    fn of(scan: &FileScan, leaves_out: bool) -> Decoding {
         let (own, is_strict) = (&scan.shape.schema, !scan.shape.is_complete);
         let name = |column: usize, place: Option<usize>| {
             place.map_or(scan.wanted.field(column).name(), |place| own.field(place).name()).clone()
         };
-        let wanted = scan.places.iter().enumerate();
-        let mut fields: Vec<Field> = wanted
+        let mut fields: Vec<Field> = scan
+            .places
+            .iter()
+            .enumerate()
             .filter(|(_, place)| is_strict || place.is_some())
             .map(|(column, place)| {
                 Field::new(name(column, *place), scan.wanted.field(column).data_type().clone(), true)
             })
             .collect();
+        let wanted = fields.len();
         let from = scan
             .places
             .iter()
@@ -223,6 +229,10 @@ impl Decoding {
                 }
             }
         }
+        let left_out = match leaves_out {
+            true => fields.split_off(wanted),
+            false => Vec::new(),
+        };
         let becomes_text = |field: &Field| {
             own.field_with_name(field.name())
                 .is_ok_and(|own| becomes_text(own.data_type(), field.data_type()))
@@ -240,6 +250,7 @@ impl Decoding {
             written: Arc::new(Schema::new(fields.iter().map(written).collect::<Vec<_>>())),
             schema: Arc::new(Schema::new(fields)),
             is_strict,
+            left_out: left_out.into_iter().map(|field| field.name().clone()).collect(),
             has_nested_text,
             is_array,
             filling,
@@ -249,7 +260,7 @@ impl Decoding {
     fn reader(&self, rows: usize) -> ReaderBuilder {
         ReaderBuilder::new(Arc::clone(&self.written))
             .with_coerce_primitive(true)
-            .with_strict_mode(self.is_strict)
+            .with_strict_mode(self.is_strict && self.left_out.is_empty())
             .with_batch_size(rows)
     }
 
@@ -282,10 +293,31 @@ impl Decoding {
 
 /// The rows of a piece of a file.
 pub(super) fn open(scan: &FileScan, piece: Piece) -> Result<Batches> {
-    let decoding = Decoding::of(scan);
+    let Layout::Json(layout) = &scan.shape.layout else { return opened(scan, piece, false) };
+    let wanted = scan.places.iter().flatten().count();
+    if !layout.is_lines || wanted == 0 || wanted >= scan.shape.schema.fields().len() {
+        return opened(scan, piece, false);
+    }
+    let whole = scan.clone();
+    Ok(Box::new(WithFallback {
+        batches: opened(scan, piece, true)?,
+        rows: 0,
+        whole: Some(Box::new(move || opened(&whole, piece, false))),
+    }))
+}
+
+/// The same, of lines with all of their keys or with those alone that are wanted.
+fn opened(scan: &FileScan, piece: Piece, leaves_out: bool) -> Result<Batches> {
+    let decoding = Decoding::of(scan, leaves_out);
     let path = scan.path.clone();
     let text = text::piece(&path, scan.format.compression, piece)?;
-    let text = values(text, decoding.is_array).map_err(|error| at(&path, error))?;
+    let mut text = values(text, decoding.is_array).map_err(|error| at(&path, error))?;
+    if leaves_out {
+        let wanted = decoding.schema.fields().iter().map(|field| field.name().clone()).collect();
+        let known = decoding.is_strict.then(|| decoding.left_out.clone());
+        let lines = KeysOfLines::new(Box::new(text), Keys { wanted, known });
+        text = BufReader::with_capacity(text::READ_BYTES, Box::new(lines));
+    }
     if !decoding.has_nested_text {
         let batches = decoding.reader(scan.batch_size).build(text).map_err(|error| at(&path, error))?;
         return Ok(Box::new(batches.map(move |batch| decoding.finish(&batch?))));
@@ -304,9 +336,52 @@ pub(super) fn open(scan: &FileScan, piece: Piece) -> Result<Batches> {
     Ok(Box::new(std::iter::from_fn(move || next().transpose())))
 }
 
+/// Batches of lines without the keys that nobody asked for. Where that fails, as one is no line of an object, or has a key that nobody
+/// knows, the lines are read with all of their keys from there on: it fails as well, and says why, or can be read so.
+struct WithFallback {
+    batches: Batches,
+    /// Rows that were handed out.
+    rows: usize,
+    whole: Option<Box<dyn FnOnce() -> Result<Batches> + Send>>,
+}
+
+impl Iterator for WithFallback {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Result<RecordBatch>> {
+        match self.batches.next()? {
+            Ok(batch) => {
+                self.rows += batch.num_rows();
+                Some(Ok(batch))
+            }
+            Err(error) => {
+                let Some(whole) = self.whole.take() else { return Some(Err(error)) };
+                self.batches = match whole() {
+                    Ok(batches) => Box::new(after(batches, std::mem::take(&mut self.rows))),
+                    Err(error) => return Some(Err(error)),
+                };
+                self.next()
+            }
+        }
+    }
+}
+
+/// Batches without so many first rows.
+fn after(batches: Batches, mut rows: usize) -> impl Iterator<Item = Result<RecordBatch>> + Send {
+    batches.filter_map(move |batch| match batch {
+        Ok(batch) => {
+            let skipped = rows.min(batch.num_rows());
+            rows -= skipped;
+            let left = batch.num_rows() - skipped;
+            (left > 0).then(|| Ok(batch.slice(skipped, left)))
+        }
+        error => Some(error),
+    })
+}
+
 /// The first row of a file that its table cannot hold.
 pub(super) fn find_misfit(scan: &FileScan) -> Option<Misfit> {
-    let decoding = Decoding::of(scan);
+    let decoding = Decoding::of(scan, false);
     let input = || values(text::whole(&scan.path, scan.format.compression).ok()?, decoding.is_array).ok();
     let mut stream = serde_json::Deserializer::from_reader(input()?).into_iter::<Json>();
     let mut decoder = decoding.reader(ROWS_AT_ONCE).build_decoder().ok()?;

@@ -11,6 +11,7 @@ mod file_scan;
 mod header;
 mod iso_times;
 mod json;
+mod json_keys;
 mod json_types;
 mod json_value;
 mod rewritten;
