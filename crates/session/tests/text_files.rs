@@ -300,7 +300,7 @@ async fn keys_that_nobody_asked_for_are_left_out_of_lines() {
                 Some(expected) => assert_eq!(rows(&session, &sql).await, [*expected], "{name}"),
                 None => {
                     let text = error(&session, &sql).await;
-                    assert!(text.contains("line 51") && text.contains(name), "{text}");
+                    assert!(text.contains(": line 5") && text.contains(name), "{text}");
                 }
             }
         }
