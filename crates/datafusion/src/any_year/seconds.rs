@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
-use datafusion::common::ScalarValue;
+use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 
@@ -29,9 +29,12 @@ pub(super) fn truncated(args: &ScalarFunctionArgs) -> Result<Option<ColumnarValu
         ColumnarValue::Scalar(time) => (time.to_array()?, true),
     };
     let values = cast(&times, &DataType::Int64)?;
-    let cut = |value: i64| value.checked_sub(value.rem_euclid(ticks));
-    let made: Int64Array =
-        values.as_primitive::<Int64Type>().iter().map(|value| value.and_then(cut)).collect();
+    let cut = |value: i64| match value.checked_sub(value.rem_euclid(ticks)) {
+        Some(cut) => Ok(cut),
+        None => exec_err!("Timestamp {value} out of range after truncating to parts of a second"),
+    };
+    let made = values.as_primitive::<Int64Type>().iter().map(|value| value.map(cut).transpose());
+    let made = made.collect::<Result<Int64Array>>()?;
     let made: ArrayRef = cast(&made, times.data_type())?;
     Ok(Some(match is_one {
         true => ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?),
