@@ -17,7 +17,7 @@ use datafusion::object_store::local::LocalFileSystem;
 use datafusion::parquet::file::metadata::ParquetMetaData;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
-use kelpie_engine::source::{BatchConsumer, ColumnKey, Expected, Lease};
+use kelpie_engine::source::{BatchConsumer, ChunkConsumer, ColumnKey, Expected, Lease};
 use kelpie_engine::{CancelToken, EngineError, TableSource};
 use tokio::runtime::Handle;
 
@@ -29,7 +29,7 @@ use crate::derived::sharing::Sharing;
 use crate::exec::panic_text;
 use crate::expected;
 use crate::memory_identity::MemoryIdentity;
-use crate::parquet_reader::ParquetRows;
+use crate::parquet_reader::{EncodedFiles, ParquetRows};
 use crate::parts::{Parts, PartsData, footer_of};
 use crate::plain_source::{plain_source, pruned_source};
 use crate::row_group_pruning::KeptRowGroups;
@@ -157,6 +157,30 @@ impl TableSource for BoundTable {
         self.parts().rows.clone().filter(|_| are_all)
     }
 
+    fn are_encoded(&self, columns: &[usize]) -> Vec<bool> {
+        let files = self.encoded_files();
+        let field = |column: &usize| self.table.stored().fields().get(*column).cloned();
+        let is_encoded =
+            |column| files.as_ref().zip(field(column)).is_some_and(|(files, field)| files.has(&field));
+        columns.iter().map(is_encoded).collect()
+    }
+
+    fn read_encoded(
+        &self,
+        columns: &[usize],
+        consumer: &ChunkConsumer<'_>,
+        cancel: &CancelToken,
+    ) -> Result<(), EngineError> {
+        if !self.may_wait() {
+            return Err(EngineError::Cancelled);
+        }
+        let fields = columns.iter().map(|column| self.table.stored().fields().get(*column).cloned());
+        match (self.encoded_files(), fields.collect::<Option<Vec<_>>>()) {
+            (Some(files), Some(fields)) => files.read(&fields, consumer, cancel),
+            _ => Ok(()),
+        }
+    }
+
     fn may_wait(&self) -> bool {
         if let Some(refused) = &self.refused {
             refused.store(true, Ordering::Relaxed);
@@ -246,6 +270,24 @@ impl BoundTable {
         let footers = self.context.runtime_env().cache_manager.get_file_metadata_cache();
         let files = config.file_groups.iter().flat_map(FileGroup::iter);
         files.map(|file| footer_of(file, footers.as_ref())).collect()
+    }
+
+    /// Its files, where columns can be handed on as pages: all of its rows are those of local files of Parquet, or of their row groups.
+    fn encoded_files(&self) -> Option<EncodedFiles> {
+        let Data::Files(config) = self.table.data() else { return None };
+        let are_all = self.table.conditions().is_empty() && self.table.unnested().is_none();
+        let source = plain_source(config.file_source()).ok()?.0;
+        if !are_all || !source.is::<ParquetSource>() || self.parts().rows.is_none() || !self.are_local(config)
+        {
+            return None;
+        }
+        let footers = self.context.runtime_env().cache_manager.get_file_metadata_cache();
+        EncodedFiles::new(
+            config,
+            footers.as_ref(),
+            self.kept_row_groups.as_deref(),
+            self.one_nan == Some(true),
+        )
     }
 
     fn parts(&self) -> &Parts {

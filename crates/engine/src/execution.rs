@@ -352,7 +352,8 @@ impl Execution<'_> {
         movement: &Movement,
         foreseen: &(dyn Fn(Vec<ScanInfo>) + Sync),
     ) -> Result<Vec<Loaded>, EngineError> {
-        let wish = Wish { placement: movement.placement, dictionaries: self.options.dictionaries };
+        let QueryOptions { dictionaries, decoding, .. } = self.options;
+        let wish = Wish { placement: movement.placement, dictionaries, decoding };
         let loading = Loading {
             inputs: &self.inputs,
             device: &self.device,

@@ -65,8 +65,8 @@ pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind, prefer_huge_p
 pub use meter::Traffic;
 pub use metrics::{Atomics, LaneProfile, PipelineMetrics, QueryMetrics, QueryOutput};
 pub use options::{
-    CacheMode, DeviceChoice, Dictionaries, ExplainStage, MacroModel, Query, QueryOptions, Tier, Transfer,
-    TunerMode, TunerOptions,
+    CacheMode, Decoding, DeviceChoice, Dictionaries, ExplainStage, MacroModel, Query, QueryOptions, Tier,
+    Transfer, TunerMode, TunerOptions,
 };
 pub use profile::Profile;
 pub use sort_timing::{Arrival, SortSample, SortTime};

@@ -74,6 +74,18 @@ pub enum Dictionaries {
     Off,
 }
 
+/// `kelpie.decoding`: who decodes the pages of Parquet files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Decoding {
+    /// A GPU where a table is large, else the host.
+    #[default]
+    Auto,
+    /// The host.
+    Host,
+    /// The device where it is no CPU.
+    Device,
+}
+
 /// `kelpie.tuner`: whether stages that run again are tried in other variants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TunerMode {
@@ -150,6 +162,8 @@ pub struct QueryOptions {
     pub handover: bool,
     /// Whether texts of a column become codes of a dictionary.
     pub dictionaries: Dictionaries,
+    /// Who decodes the pages of Parquet files.
+    pub decoding: Decoding,
     /// What of a table is read and kept.
     pub cache: CacheMode,
     /// Bytes of a column of a block that streams through the device, on average; some megabytes where absent.
@@ -194,6 +208,7 @@ impl Default for QueryOptions {
             compile: Tier::default(),
             handover: true,
             dictionaries: Dictionaries::default(),
+            decoding: Decoding::default(),
             cache: CacheMode::default(),
             block_bytes: None,
             memory_limit: None,

@@ -76,6 +76,9 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
     }
     if shape.is_serial() {
         modules.push(open_runs::module()?);
+    } else {
+        let pages = pages::PageKernel::all().into_iter().map(|kernel| kernel.module(shape));
+        modules.extend(pages.collect::<Result<Vec<_>, _>>()?);
     }
     if block_sort::most_rows(shape) > 0 {
         let words = [1, 3, block_sort::MOST_WORDS].into_iter();
@@ -355,11 +358,13 @@ mod few_rows;
 mod init;
 mod leading;
 mod merge;
+mod pages;
 mod ranks;
 mod ties;
 pub(crate) use self::digits::Varying;
 pub(crate) use self::encode::{Array, Written};
 pub(crate) use self::few_rows::Counted;
+pub(crate) use self::pages::{DecodedColumn, Pages};
 pub(crate) use self::ranks::Rows;
 #[cfg(test)]
 mod tests;

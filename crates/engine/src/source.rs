@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::types::Range;
@@ -42,6 +43,81 @@ pub struct CommonFacts {
     /// Of each column. Unlike that of a file it is never wrong.
     pub columns: Vec<Expected>,
 }
+
+/// A column of a row group as a file has it: pages that a device can decode. What it says is held against its bytes before it is used, on
+/// the device as well.
+#[derive(Debug)]
+pub struct EncodedChunk {
+    /// Which of the table's rows it begins with.
+    pub first_row: u64,
+    /// What its values are.
+    pub values: EncodedValues,
+    /// What its pages stand in.
+    pub bytes: Buffer,
+    /// Those that have rows, in order.
+    pub pages: Vec<EncodedPage>,
+    /// Its dictionary, decompressed: integers, or the bits of floats.
+    pub dictionary: Vec<i64>,
+}
+
+/// What values stand in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EncodedValues {
+    /// Integers of 32 bits.
+    I32,
+    /// Integers of 64 bits.
+    I64,
+    /// Floats of 32 bits.
+    F32,
+    /// Floats of 64 bits.
+    F64,
+}
+
+/// A page of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EncodedPage {
+    /// Where it begins in its chunk, behind its header.
+    pub start: usize,
+    /// Bytes there.
+    pub bytes: usize,
+    /// Bytes that it has decompressed.
+    pub decompressed: usize,
+    /// Bytes at its beginning that are not compressed.
+    pub plain_bytes: usize,
+    /// Rows.
+    pub rows: usize,
+    /// How the others are compressed.
+    pub codec: PageCodec,
+    /// Whether its values are places in the dictionary, as runs of numbers; else they are as they are.
+    pub is_dictionary: bool,
+    /// Its definition levels, of one bit.
+    pub levels: PageLevels,
+}
+
+/// How bytes of a page are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageCodec {
+    /// Not at all.
+    Stored,
+    /// Snappy's raw format.
+    Snappy,
+    /// A block of LZ4.
+    Lz4,
+}
+
+/// Where the definition levels of a page are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageLevels {
+    /// There are none: each row has a value.
+    None,
+    /// Before the values, behind their length.
+    BehindLength,
+    /// They are what is not compressed.
+    Plain,
+}
+
+/// Takes the column of a row group: which of the columns that were asked for. `None` where it is in no form that a device decodes.
+pub type ChunkConsumer<'a> = dyn Fn(usize, Option<EncodedChunk>) -> Result<(), EngineError> + Sync + 'a;
 
 /// Lives as long as the data of a table may be asked for again.
 pub type Lease = Weak<dyn Any + Send + Sync>;
@@ -103,6 +179,20 @@ pub trait TableSource: Send + Sync + std::fmt::Debug {
         consumer: &BatchConsumer<'_>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError>;
+    /// Whether columns can be read as pages that a device decodes ([`Self::read_encoded`]), each by itself.
+    fn are_encoded(&self, columns: &[usize]) -> Vec<bool> {
+        vec![false; columns.len()]
+    }
+    /// Reads some columns of every row, of which [`Self::are_encoded`] says that they can be read so, as their pages stand in files: each
+    /// row group of each column once, in any order, from several threads. What is wrong with a file is told where it is read otherwise.
+    fn read_encoded(
+        &self,
+        _columns: &[usize],
+        _consumer: &ChunkConsumer<'_>,
+        _cancel: &CancelToken,
+    ) -> Result<(), EngineError> {
+        Ok(())
+    }
     /// Counts the rows by reading no column of them.
     fn count_rows(&self, cancel: &CancelToken) -> Result<u64, EngineError> {
         let rows = AtomicU64::new(0);

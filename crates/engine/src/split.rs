@@ -66,6 +66,8 @@ named! {
         Open = "open",
         /// Files to batches.
         Decode = "decode",
+        /// Files to columns, by the device; beside what the host decodes it counts from the end of that.
+        Pages = "pages",
         /// Batches to columns as kernels read them.
         Encode = "encode",
         /// Columns to their places on the device.
@@ -97,7 +99,7 @@ impl Phase {
             | Phase::Physical
             | Phase::Rule => Group::Plan,
             Phase::Generate | Phase::Print | Phase::Build | Phase::Load => Group::Compile,
-            Phase::Open | Phase::Decode | Phase::Encode | Phase::Upload => Group::Read,
+            Phase::Open | Phase::Decode | Phase::Pages | Phase::Encode | Phase::Upload => Group::Read,
             Phase::Host => Group::Host,
             Phase::Kernels => Group::Kernels,
             Phase::Result => Group::Result,

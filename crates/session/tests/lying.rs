@@ -32,7 +32,8 @@ impl Lies {
     fn new() -> Lies {
         let session = |(device, least): (&str, &str)| {
             let options = SessionOptions::default().with("kelpie.device", device);
-            KelpieSession::new(options.with("kelpie.min_rows", least)).unwrap()
+            KelpieSession::new(options.with("kelpie.min_rows", least).with("kelpie.decoding", "device"))
+                .unwrap()
         };
         Lies { folder: TempDir::new().unwrap(), sessions: SESSIONS.map(session).into() }
     }

@@ -196,6 +196,46 @@ async fn every_compression() {
     }
 }
 
+/// Pages that a device decodes, of all page versions and compressions, and columns beside them that the host decodes.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_a_device_decodes() {
+    let folder = TempDir::new().unwrap();
+    let zstd = Compression::ZSTD(ZstdLevel::default());
+    for (place, compression) in
+        [Compression::UNCOMPRESSED, Compression::LZ4_RAW, Compression::SNAPPY, zstd].into_iter().enumerate()
+    {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            let path = folder.path().join(format!("{place}{version:?}.parquet"));
+            let properties = properties()
+                .set_max_row_group_row_count(Some(300))
+                .set_data_page_row_count_limit(80)
+                .set_write_batch_size(20)
+                .set_dictionary_page_size_limit(400);
+            let properties = properties.set_writer_version(version).set_compression(compression);
+            write(&path, &rows(0, 700), properties);
+            let statement = "SELECT id, d9, d18, i32, i64, u16, day, at, few FROM t ORDER BY id";
+            let mut found = Vec::new();
+            for settings in [
+                &[("kelpie.enabled", "false")][..],
+                &[("kelpie.device", "simt"), ("kelpie.decoding", "device"), ("kelpie.min_rows", "0")],
+            ] {
+                let options = settings
+                    .iter()
+                    .fold(SessionOptions::default(), |all, (name, value)| all.with(*name, *value));
+                let session = KelpieSession::new(options).unwrap();
+                session.register_path("t", &path).await.unwrap();
+                if settings.len() > 1 {
+                    let explained = format!("EXPLAIN ANALYZE {statement}");
+                    let text = answers(&session, &[&explained]).await.remove(0);
+                    assert!(text.contains("pages="), "{} {version:?}: {text}", path.display());
+                }
+                found.push(answers(&session, &[statement]).await.remove(0));
+            }
+            assert_eq!(found[0], found[1], "{} {version:?}", path.display());
+        }
+    }
+}
+
 /// Floats with and without a dictionary, NULL, NaN of any bits, and zeros with a sign.
 #[tokio::test(flavor = "multi_thread")]
 async fn floats() {

@@ -13,6 +13,7 @@ pub mod init;
 pub mod look_back;
 pub mod merge;
 pub mod open_runs;
+pub mod pages;
 pub mod partition;
 pub mod radix;
 pub mod random;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use kelpie_engine::{
-    CacheMode, DeviceChoice, Dictionaries, MacroModel, MicroModel, Profile, Resolution, Tier, Transfer,
-    TunerMode,
+    CacheMode, Decoding, DeviceChoice, Dictionaries, MacroModel, MicroModel, Profile, Resolution, Tier,
+    Transfer, TunerMode,
 };
 
 use super::{Fallback, GenericPlanMode, KelpieOptions};
@@ -147,6 +147,8 @@ const TRANSFERS: Named<Transfer> =
 const HANDOVER: Named<bool> = &[("auto", true), ("off", false)];
 const CACHE: Named<CacheMode> =
     &[("auto", CacheMode::Auto), ("all", CacheMode::All), ("none", CacheMode::None)];
+const DECODING: Named<Decoding> =
+    &[("auto", Decoding::Auto), ("host", Decoding::Host), ("device", Decoding::Device)];
 const DICTIONARIES: Named<Dictionaries> = &[("auto", Dictionaries::Auto), ("off", Dictionaries::Off)];
 const TUNERS: Named<TunerMode> = &[
     ("off", TunerMode::Off),
@@ -226,6 +228,13 @@ pub static OPTIONS: &[SessionOption] = &[
          such columns beside those with codes",
         query.dictionaries,
         DICTIONARIES
+    ),
+    choice!(
+        "decoding",
+        "auto, host, device",
+        "who decodes the pages of Parquet files: a GPU where a table is large, the host, or the device where it is no CPU",
+        query.decoding,
+        DECODING
     ),
     choice!(
         "handover",

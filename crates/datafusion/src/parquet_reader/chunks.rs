@@ -62,7 +62,8 @@ impl LocalFile {
         Ok(LocalFile { file: Arc::new(file), bytes, memory })
     }
 
-    fn bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+    /// Some of its bytes.
+    pub(super) fn bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         let end = start.checked_add(length as u64);
         if end.is_none_or(|end| end > self.bytes) {
             return Err(ParquetError::EOF(format!(

@@ -94,7 +94,7 @@ impl Pages {
 }
 
 /// Decompresses the pages of a column.
-struct Decompressor {
+pub(super) struct Decompressor {
     codec: Codec,
     memory: Recycled,
     /// Most bytes of a page.
@@ -104,7 +104,8 @@ struct Decompressor {
 }
 
 impl Decompressor {
-    fn of(column: &ColumnChunkMetaData, memory: Recycled) -> Option<Decompressor> {
+    /// For what a column is compressed by, where it is undone here.
+    pub(super) fn of(column: &ColumnChunkMetaData, memory: Recycled) -> Option<Decompressor> {
         let codec = Codec::of(column.compression())?;
         let most = usize::try_from(column.uncompressed_size()).unwrap_or(0).max(LARGE_PAGE);
         Some(Decompressor { codec, memory, most, longest: 0 })
@@ -125,7 +126,7 @@ impl Decompressor {
     }
 
     /// The bytes of a page, of which the first ones are as they are.
-    fn bytes(&mut self, page: &Bytes, plain: usize) -> Result<Bytes, String> {
+    pub(super) fn bytes(&mut self, page: &Bytes, plain: usize) -> Result<Bytes, String> {
         let (plain, compressed) = page.split_at_checked(plain).ok_or("a page is too short")?;
         if compressed.is_empty() {
             return Ok(page.clone());

@@ -9,6 +9,7 @@
 
 mod chunks;
 mod compressed;
+mod encoded;
 mod forms;
 mod integers;
 mod opened;
@@ -33,6 +34,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use tokio::runtime::Handle;
 
 use self::chunks::LocalFile;
+pub(crate) use self::encoded::EncodedFiles;
 use self::forms::FileColumns;
 use self::opened::OpenedFile;
 use self::recycled::Recycled;

@@ -12,7 +12,8 @@ use super::coding;
 use super::glance::{Seen, Watch};
 use super::key::{Key, Keyed};
 use super::placing::{PartitionRows, Promised};
-use super::read::{self, Wanted, source_error, too_large};
+use super::read::{Wanted, source_error, too_large};
+use super::reading;
 use super::resident::ResidentColumn;
 use super::settled::Settled;
 use super::store;
@@ -159,7 +160,7 @@ impl State {
 #[derive(Clone, Copy)]
 pub(super) struct ColumnRead<'a> {
     pub(super) device: &'a Arc<dyn Device>,
-    source: &'a dyn TableSource,
+    pub(super) source: &'a dyn TableSource,
     pub(super) wish: Wish,
 }
 
@@ -374,7 +375,7 @@ impl ColumnCache {
     /// Reads distinct columns in one pass and stores them; `held_bytes` are those of columns that the query has.
     fn read(
         &self,
-        ColumnRead { device, source, wish: Wish { placement, dictionaries } }: ColumnRead<'_>,
+        from: ColumnRead<'_>,
         columns: &[usize],
         held_bytes: u64,
         (tell, cancel): (&Seen<'_>, &CancelToken),
@@ -383,26 +384,21 @@ impl ColumnCache {
         if columns.is_empty() {
             return Ok(Vec::new());
         }
-        let wanted = columns.iter().map(|column| Wanted::new(source, *column, dictionaries));
+        let ColumnRead { device, source, wish } = from;
+        let placement = wish.placement;
+        let wanted = columns.iter().map(|column| {
+            let wanted = Wanted::new(source, *column, wish.dictionaries)?;
+            Ok::<_, EngineError>((*column, wanted))
+        });
         let mut wanted = wanted.collect::<Result<Vec<_>, _>>()?;
         self.give_places(device, source, &mut wanted, (placement, held_bytes));
         let budget = device.memory().1;
         let limit = if placement == Placement::Device { budget } else { u64::MAX };
-        let parts = read::read((device.as_ref(), source), (columns, &wanted), limit, (tell, cancel), split)?;
-        let encoding = Instant::now();
-        let plans = wanted.iter_mut().zip(parts).map(|(wanted, parts)| {
-            let plan = store::plan(wanted, parts, device.as_ref());
-            // A place where it does not stay makes room.
-            wanted.place = None;
-            plan
-        });
-        let plans = plans.collect::<Result<Vec<_>, _>>()?;
-        split.add(Phase::Encode, encoding.elapsed().as_nanos() as u64);
         let table = || source.name();
-        trace::record(Track::Reading, (encoding, Instant::now()), || format!("lay out {}", table()));
+        let plans = reading::plans(from, self, &mut wanted, limit, (tell, cancel), split)?;
         let uploading = Instant::now();
-        let bytes: u64 = plans.iter().map(store::Planned::bytes).sum();
-        let placed: u64 = plans.iter().map(store::Planned::placed_bytes).sum();
+        let bytes: u64 = plans.iter().map(|(_, plan)| plan.bytes()).sum();
+        let placed: u64 = plans.iter().map(|(_, plan)| plan.placed_bytes()).sum();
         let on_host = match placement {
             Placement::Device => false,
             Placement::Host => true,
@@ -420,7 +416,7 @@ impl ColumnCache {
         };
         let mut tasks = Vec::new();
         let mut resident = Vec::new();
-        for (plan, column) in plans.into_iter().zip(columns) {
+        for (column, plan) in plans {
             let placed = plan.place(device.as_ref(), (on_host, &allocate), &mut tasks);
             let placed = placed.map_err(|error| match error {
                 DeviceError::OutOfMemory { used, limit, .. } => {
@@ -428,7 +424,7 @@ impl ColumnCache {
                 }
                 other => other.into(),
             })?;
-            resident.push((*column, Arc::new(placed)));
+            resident.push((column, Arc::new(placed)));
         }
         store::run_tasks(device.as_ref(), tasks, cancel)?;
         split.add(Phase::Upload, uploading.elapsed().as_nanos() as u64);
@@ -470,12 +466,12 @@ impl ColumnCache {
         &self,
         device: &Arc<dyn Device>,
         source: &dyn TableSource,
-        wanted: &mut [Wanted],
+        wanted: &mut [(usize, Wanted)],
         (placement, held_bytes): (Placement, u64),
     ) {
         let rows = source.partition_rows().filter(|rows| rows.len() == source.partitions());
         let Some(partitions) = rows.and_then(|rows| PartitionRows::new(&rows)) else { return };
-        let promised: Vec<_> = wanted.iter().map(Promised::of).collect();
+        let promised: Vec<_> = wanted.iter().map(|(_, wanted)| Promised::of(wanted)).collect();
         let bytes_of = |promised: &Promised| promised.bytes(partitions.rows());
         let bytes: u64 = promised.iter().flatten().map(|promised| bytes_of(promised) as u64).sum();
         // As much again is left to columns of which nothing is known.
@@ -490,7 +486,7 @@ impl ColumnCache {
             return;
         }
         self.make_room(device, bytes);
-        for (wanted, promised) in wanted.iter_mut().zip(promised) {
+        for ((_, wanted), promised) in wanted.iter_mut().zip(promised) {
             let Some(promised) = promised else { continue };
             // Without a place it is stored once it is read.
             let buffer = self.allocate(device, bytes_of(&promised)).ok();

@@ -37,6 +37,18 @@ pub(super) struct IntegerChunk {
     order: ChunkOrder,
 }
 
+/// Integers that a device has decoded to the column's place, and what it has found of them.
+#[derive(Debug)]
+pub(super) struct DecodedChunk {
+    pub(super) rows: usize,
+    pub(super) width: Width,
+    pub(super) range: Range,
+    pub(super) sample: Vec<i64>,
+    /// See [`IntegerChunk::steps`].
+    pub(super) step: u64,
+    pub(super) order: ChunkOrder,
+}
+
 /// Where a partition writes a column's values while it is read, if that is known.
 pub(super) type WritesTo<'a> = (Option<&'a mut Placing>, &'a dyn Device);
 
@@ -150,6 +162,18 @@ impl IntegerChunk {
         let sample = spread::sample(values, Native::low);
         let step = spacing::step(values, Native::low, range);
         Ok(IntegerChunk { rows, values: Some(stored), sample, step, order })
+    }
+
+    /// Values that are at their place.
+    pub(super) fn decoded(chunk: DecodedChunk) -> IntegerChunk {
+        let DecodedChunk { rows, width, range, sample, step, order } = chunk;
+        IntegerChunk {
+            rows,
+            values: Some((Stored::Placed(width.scalar), range, width.base)),
+            sample,
+            step,
+            order,
+        }
     }
 
     /// Rows that are all NULL.

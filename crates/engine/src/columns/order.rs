@@ -31,6 +31,11 @@ impl ChunkOrder {
         ChunkOrder { rises, falls, is_strict }
     }
 
+    /// That of values which others have looked at: none is less than the one before, none greater, none equal.
+    pub(super) fn found(rises: bool, falls: bool, none_equal: bool) -> ChunkOrder {
+        ChunkOrder { rises, falls, is_strict: (rises || falls) && none_equal }
+    }
+
     /// Whether no value is there twice.
     pub(super) fn is_strict(self) -> bool {
         self.is_strict

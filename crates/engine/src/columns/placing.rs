@@ -23,7 +23,7 @@ pub(super) struct Place {
     pub(super) buffer: Buffer,
     pub(super) width: Width,
     /// Bounds that were promised, of integers.
-    range: Option<Range>,
+    pub(super) range: Option<Range>,
     partitions: PartitionRows,
 }
 
@@ -87,6 +87,11 @@ impl Place {
     /// Bytes of a stored value.
     pub(super) fn value_bytes(&self) -> usize {
         self.width.scalar.bytes() as usize
+    }
+
+    /// Rows of all partitions.
+    pub(super) fn rows(&self) -> usize {
+        self.partitions.rows()
     }
 
     /// Where a partition's rows go.

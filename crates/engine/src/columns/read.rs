@@ -79,7 +79,7 @@ impl Wanted {
     }
 
     /// How it will most likely be stored, where that is known before it is read.
-    fn expected_layout(&self) -> Option<ColumnLayout> {
+    pub(super) fn expected_layout(&self) -> Option<ColumnLayout> {
         glance::expected_layout(self.kind, self.expected?)
     }
 
@@ -283,7 +283,7 @@ pub(super) fn source_error(source: &dyn TableSource, message: impl Into<String>)
 struct Reader<'a> {
     device: &'a dyn Device,
     source: &'a dyn TableSource,
-    wanted: &'a [Wanted],
+    wanted: &'a [(usize, Wanted)],
     cancel: &'a CancelToken,
     /// A column's parts, by partition.
     partitions: Vec<Mutex<Vec<PartitionColumn>>>,
@@ -361,19 +361,19 @@ impl Clock {
 /// Reads columns in one pass, for a device: for each column its parts, by partition. More than `limit_bytes` are an error.
 pub(super) fn read(
     (device, source): (&dyn Device, &dyn TableSource),
-    (columns, wanted): (&[usize], &[Wanted]),
+    wanted: &[(usize, Wanted)],
     limit_bytes: u64,
     (seen, cancel): (&Seen<'_>, &CancelToken),
     split: &mut Split,
 ) -> Result<Vec<Vec<PartitionColumn>>, EngineError> {
     let rows = source.exact_rows();
     let new_parts = |partition| {
-        let parts = wanted.iter().map(|wanted| PartitionColumn::new(wanted, partition, rows));
+        let parts = wanted.iter().map(|(_, wanted)| PartitionColumn::new(wanted, partition, rows));
         Mutex::new(parts.collect::<Vec<_>>())
     };
     let partitions = (0..source.partitions()).map(new_parts).collect();
     let mut glance_after = glance::rows_before(rows);
-    let expected = wanted.iter().map(Wanted::expected_layout).collect::<Option<Vec<_>>>();
+    let expected = wanted.iter().map(|(_, wanted)| wanted.expected_layout()).collect::<Option<Vec<_>>>();
     if let Some(layouts) = expected.filter(|_| glance_after.is_some()) {
         seen(layouts);
         glance_after = None;
@@ -397,7 +397,8 @@ pub(super) fn read(
         reader.take(partition, batch).inspect_err(|_| rejected.store(true, Ordering::Relaxed))
     };
     progress::will_read(rows.unwrap_or_default());
-    source.read(columns, &consumer, cancel)?;
+    let columns: Vec<usize> = wanted.iter().map(|(column, _)| *column).collect();
+    source.read(&columns, &consumer, cancel)?;
     reader.clock.charge(split);
     if cancel.is_cancelled() {
         return Err(EngineError::Cancelled);
@@ -430,7 +431,7 @@ impl Reader<'_> {
         if batch.num_columns() != self.wanted.len() {
             return Err(error(format!("{} columns instead of {}", batch.num_columns(), self.wanted.len())));
         }
-        for (array, wanted) in batch.columns().iter().zip(self.wanted) {
+        for (array, (_, wanted)) in batch.columns().iter().zip(self.wanted) {
             let Wanted { name, data_type, .. } = wanted;
             if !is_form_of(array.data_type(), data_type) {
                 let found = array.data_type();
@@ -441,7 +442,7 @@ impl Reader<'_> {
         let came_ns = self.clock.now();
         let mut parts = parts.lock();
         let mut bytes = 0;
-        for ((array, wanted), part) in batch.columns().iter().zip(self.wanted).zip(parts.iter_mut()) {
+        for ((array, (_, wanted)), part) in batch.columns().iter().zip(self.wanted).zip(parts.iter_mut()) {
             let pushed = part.push(array, wanted, self.device)?;
             bytes += pushed.ok_or_else(|| error(format!("column {} cannot be read", wanted.name)))? as u64;
         }
@@ -460,7 +461,7 @@ impl Reader<'_> {
 
     /// Tells what has been seen so far.
     fn glance(&self) {
-        let new = |wanted| Glance::new(wanted, self.all_rows);
+        let new = |(_, wanted): &(usize, Wanted)| Glance::new(wanted, self.all_rows);
         let mut glances: Vec<Glance> = self.wanted.iter().map(new).collect();
         for parts in &self.partitions {
             glances.iter_mut().zip(parts.lock().iter()).for_each(|(glance, part)| glance.at(part));
@@ -472,12 +473,12 @@ impl Reader<'_> {
 /// Columns that do not fit the device.
 pub(super) fn too_large(
     source: &dyn TableSource,
-    wanted: &[Wanted],
+    wanted: &[(usize, Wanted)],
     requested: u64,
     used: u64,
     limit: u64,
 ) -> EngineError {
-    let names: Vec<&str> = wanted.iter().map(|wanted| wanted.name.as_str()).collect();
+    let names: Vec<&str> = wanted.iter().map(|(_, wanted)| wanted.name.as_str()).collect();
     let device = format!("loading columns {} of {}", names.join(", "), source.name());
     DeviceError::OutOfMemory { device, requested, used, limit }.into()
 }

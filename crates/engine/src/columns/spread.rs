@@ -55,9 +55,14 @@ pub(super) fn thinned<T: Copy>(values: &[T], most: usize) -> Vec<T> {
     places(values.len(), most).filter_map(|place| values.get(place).copied()).collect()
 }
 
+/// Places of a chunk's sample.
+pub(super) fn places_of_chunk(values: usize) -> impl Iterator<Item = usize> {
+    places(values, OF_CHUNK)
+}
+
 /// A sample of a chunk's values: some of them in order, by their lower 64 bits.
 pub(super) fn sample<T: Copy>(values: &[T], low: impl Fn(T) -> i64) -> Vec<i64> {
-    places(values.len(), OF_CHUNK).filter_map(|place| values.get(place)).map(|value| low(*value)).collect()
+    places_of_chunk(values.len()).filter_map(|place| values.get(place)).map(|value| low(*value)).collect()
 }
 
 /// How the values of a column are spread over its rows, by a sample. Nothing is said of few rows.

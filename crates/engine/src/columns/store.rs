@@ -12,6 +12,7 @@ use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
 use parking_lot::Mutex;
 
+use super::encoded::{Decoded, DecodedValues};
 use super::integers::{self, IntegerChunk};
 use super::placing::Place;
 use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
@@ -47,8 +48,9 @@ pub(super) struct Planned {
     is_unique: bool,
     order: Option<Direction>,
     spacing: Option<Spacing>,
-    /// Where its values are, if they were written while it was read.
+    /// Where its values are, if they were written while it was read; and the bits of rows that have one, if a device wrote them.
     place: Option<Buffer>,
+    validity_place: Option<Buffer>,
 }
 
 #[derive(Debug)]
@@ -89,11 +91,7 @@ pub(super) fn plan(
         Kind::Integer => {
             plan_integers(chunks, rows, (place.as_ref(), common.and_then(|common| common.range)))
         }
-        Kind::Float(scalar) => {
-            let width = scalar.bytes() as usize;
-            let storage = Storage::Fixed { scalar, has_base: false };
-            Planned::new(storage, rows, rows as u64 * width as u64, PlannedValues::Floats(floats, width))
-        }
+        Kind::Float(scalar) => plan_floats(floats, rows, scalar),
         Kind::Text => plan_text(wanted, texts, rows)?,
     };
     planned.layout.has_nulls = has_nulls;
@@ -105,6 +103,26 @@ pub(super) fn plan(
         planned.forget();
     }
     Ok(planned)
+}
+
+/// The layout of a column that a device has decoded to its place.
+pub(super) fn plan_decoded(place: &Place, Decoded { values, rows, validity }: Decoded) -> Planned {
+    let mut planned = match values {
+        DecodedValues::Integers(chunks) => plan_integers(chunks, rows, (Some(place), None)),
+        DecodedValues::Floats(floats) => plan_floats(floats, rows, place.width.scalar),
+    };
+    planned.layout.has_nulls = validity.is_some();
+    planned.is_unique &= validity.is_none();
+    planned.order = planned.order.filter(|_| validity.is_none());
+    (planned.place, planned.validity_place) = (Some(place.buffer.clone()), validity);
+    planned
+}
+
+/// Floats are stored as they are.
+fn plan_floats(floats: Vec<FloatChunk>, rows: usize, scalar: Scalar) -> Planned {
+    let width = scalar.bytes() as usize;
+    let storage = Storage::Fixed { scalar, has_base: false };
+    Planned::new(storage, rows, rows as u64 * width as u64, PlannedValues::Floats(floats, width))
 }
 
 /// Ends what was written while the column was read. The column's place, if it can stay there; else what was written is taken
@@ -304,6 +322,7 @@ impl Planned {
             order: None,
             spacing: None,
             place: None,
+            validity_place: None,
         }
     }
 
@@ -352,6 +371,7 @@ impl Planned {
             order,
             spacing,
             place,
+            validity_place,
         } = self;
         let on_host = on_host && place.is_none();
         let data = match place {
@@ -359,6 +379,7 @@ impl Planned {
             None => allocate(on_host, data_bytes as usize)?,
         };
         let validity = match layout.has_nulls {
+            true if validity_place.is_some() => validity_place,
             true => {
                 let buffer = allocate(on_host, rows.div_ceil(8))?;
                 tasks.push(Task { buffer: buffer.clone(), offset: 0, work: Work::Validity(validity) });

@@ -1,6 +1,6 @@
 //! How columns are wanted, and what bringing them did.
 
-use crate::options::Dictionaries;
+use crate::options::{Decoding, Dictionaries};
 use crate::split::Split;
 
 /// Where columns are brought.
@@ -21,6 +21,8 @@ pub struct Wish {
     pub placement: Placement,
     /// In which form texts are.
     pub dictionaries: Dictionaries,
+    /// Who decodes pages.
+    pub decoding: Decoding,
 }
 
 /// What a load did.

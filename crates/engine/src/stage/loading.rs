@@ -344,7 +344,7 @@ mod tests {
 
     use super::*;
     use crate::columns::Placement;
-    use crate::options::Dictionaries;
+    use crate::options::{Decoding, Dictionaries};
     use crate::source::BatchConsumer;
 
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -448,7 +448,8 @@ mod tests {
     ) -> Result<Vec<Loaded>, EngineError> {
         let device: Arc<dyn Device> = CpuDevice::new(None).expect("a device");
         let (cache, cancel) = (ColumnCache::default(), CancelToken::default());
-        let wish = Wish { placement: Placement::Either, dictionaries: Dictionaries::Auto };
+        let wish =
+            Wish { placement: Placement::Either, dictionaries: Dictionaries::Auto, decoding: Decoding::Auto };
         let loading = Loading { inputs, device: &device, cache: &cache, wish, cancel: &cancel };
         load(&union(inputs), loading, foreseen, &mut QueryMetrics::default())
     }

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use super::footer::{Chunk, Footer, Leaf};
-use super::thrift::{Damaged, Fields, Kind, Reader};
+use kelpie_datafusion::thrift::{Damaged, Fields, Kind, Reader};
 
 /// Writers whose bounds are sound: the beginnings of what they call themselves.
 const WRITERS: [&str; 6] = [

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::bounds::{Bounds, bounds};
-use super::thrift::{Damaged, Fields, Kind, Reader};
+use kelpie_datafusion::thrift::{Damaged, Fields, Kind, Reader};
 
 /// Bytes that may come of one compressed byte: the best codecs make some millions of it where all is alike.
 pub(super) const MOST_BYTES_OF_ONE: i64 = 1 << 24;

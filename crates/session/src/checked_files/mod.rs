@@ -13,7 +13,6 @@ mod guard;
 mod pages;
 mod parquet;
 mod reading;
-mod thrift;
 mod unreadable;
 
 use std::path::Path;

@@ -1,25 +1,8 @@
 //! The headers of a column's pages, and the indexes of them.
 
 use super::footer::{Chunk, Leaf, MOST_BYTES_OF_ONE};
-use super::thrift::{Damaged, Fields, Kind, Reader};
-
-/// What a page is.
-const DATA: i64 = 0;
-const DICTIONARY: i64 = 2;
-const DATA_V2: i64 = 3;
-
-/// The header of a page.
-#[derive(Debug, Default)]
-struct Header {
-    kind: i64,
-    uncompressed: i64,
-    compressed: i64,
-    values: i64,
-    /// Of pages of version 2.
-    rows: Option<i64>,
-    nulls: i64,
-    levels: [i64; 2],
-}
+use kelpie_datafusion::page_header::{DATA, DATA_V2, DICTIONARY, PageHeader};
+use kelpie_datafusion::thrift::{Damaged, Fields, Kind, Reader};
 
 /// The bytes of a column, of which the headers of pages alone are looked at.
 pub(super) trait PageBytes {
@@ -47,13 +30,13 @@ pub(super) fn check_pages(
             let found = bytes.from(at, least)?;
             let is_all = found.len() as u64 >= left;
             let mut reader = Reader::new(found);
-            match header(&mut reader) {
+            match PageHeader::read(&mut reader) {
                 Err(_) if !is_all => least = found.len().saturating_mul(16),
                 Err(what) => break (0, Err(what.to_string())),
                 Ok(header) => break (reader.at() as u64, Ok(header)),
             }
         };
-        let header = header.and_then(|header| header.check((left - length) as i64, leaf).map(|()| header));
+        let header = header.and_then(|header| check(&header, (left - length) as i64, leaf).map(|()| header));
         let header = match header {
             Ok(header) => header,
             // Nothing is read of what comes after the last value.
@@ -83,86 +66,53 @@ pub(super) fn check_sizes(bytes: &[u8]) -> Result<(), (usize, String)> {
     let mut at = 0usize;
     while let Some(left) = bytes.get(at..).filter(|left| !left.is_empty()) {
         let mut reader = Reader::new(left);
-        let Ok(header) = header(&mut reader) else { break };
-        header.check_sizes((left.len() - reader.at()) as i64).map_err(|what| (at, what))?;
+        let Ok(header) = PageHeader::read(&mut reader) else { break };
+        check_header_sizes(&header, (left.len() - reader.at()) as i64).map_err(|what| (at, what))?;
         at = at.saturating_add(reader.at()).saturating_add(header.compressed as usize);
     }
     Ok(())
 }
 
-impl Header {
-    /// Whether a page can have the sizes that it says, with so many bytes left for it.
-    fn check_sizes(&self, left: i64) -> Result<(), String> {
-        if !(0..=left).contains(&self.compressed) {
-            return Err(format!("is said to have {} bytes, and {left} are left", self.compressed));
-        }
-        let most = self.compressed.saturating_add(1).saturating_mul(MOST_BYTES_OF_ONE);
-        if !(0..=most.min(i64::from(i32::MAX))).contains(&self.uncompressed) {
-            return Err(format!(
-                "of {} bytes is said to have {} uncompressed",
-                self.compressed, self.uncompressed
-            ));
-        }
-        Ok(())
+/// Whether a page can have the sizes that it says, with so many bytes left for it.
+fn check_header_sizes(header: &PageHeader, left: i64) -> Result<(), String> {
+    if !(0..=left).contains(&header.compressed) {
+        return Err(format!("is said to have {} bytes, and {left} are left", header.compressed));
     }
-
-    /// Whether it can be the header of a page of a column, with so many bytes left for it.
-    fn check(&self, left: i64, leaf: &Leaf) -> Result<(), String> {
-        self.check_sizes(left)?;
-        let [definitions, repetitions] = self.levels;
-        let levels = definitions.saturating_add(repetitions);
-        if definitions < 0 || repetitions < 0 || levels > self.compressed.min(self.uncompressed) {
-            return Err(format!("is said to have {levels} bytes of levels, and has {}", self.compressed));
-        }
-        let rows = self.rows.unwrap_or(0);
-        let counts = [self.values, self.nulls, rows];
-        if counts.iter().any(|count| *count < 0) || self.nulls > self.values || rows > self.values {
-            return Err(format!(
-                "is said to have {} values, {} NULLs and {rows} rows",
-                self.values, self.nulls
-            ));
-        }
-        // A dictionary has its values one after the other; texts have their lengths before them.
-        let least = self.values.saturating_mul(leaf.width.unwrap_or(4));
-        match self.kind == DICTIONARY && least > self.uncompressed {
-            true => Err(format!(
-                "is a dictionary that is said to have {} values in {} bytes",
-                self.values, self.uncompressed
-            )),
-            false => Ok(()),
-        }
-    }
-}
-
-fn header(reader: &mut Reader<'_>) -> Result<Header, Damaged> {
-    let (mut header, mut fields) = (Header::default(), Fields::default());
-    while let Some((field, kind)) = reader.field(&mut fields)? {
-        match (field, kind) {
-            (1, Kind::Integer) => header.kind = reader.integer()?,
-            (2, Kind::Integer) => header.uncompressed = reader.integer()?,
-            (3, Kind::Integer) => header.compressed = reader.integer()?,
-            (5 | 7, Kind::Struct) => counts(reader, &mut header, false)?,
-            (8, Kind::Struct) => counts(reader, &mut header, true)?,
-            _ => reader.skip(kind)?,
-        }
-    }
-    Ok(header)
-}
-
-/// How much a page has of what.
-fn counts(reader: &mut Reader<'_>, header: &mut Header, second: bool) -> Result<(), Damaged> {
-    let mut fields = Fields::default();
-    while let Some((field, kind)) = reader.field(&mut fields)? {
-        match (field, kind) {
-            (1, Kind::Integer) => header.values = reader.integer()?,
-            (2, Kind::Integer) if second => header.nulls = reader.integer()?,
-            (3, Kind::Integer) if second => header.rows = Some(reader.integer()?),
-            (5, Kind::Integer) if second => header.levels[0] = reader.integer()?,
-            (6, Kind::Integer) if second => header.levels[1] = reader.integer()?,
-            _ => reader.skip(kind)?,
-        }
+    let most = header.compressed.saturating_add(1).saturating_mul(MOST_BYTES_OF_ONE);
+    if !(0..=most.min(i64::from(i32::MAX))).contains(&header.uncompressed) {
+        return Err(format!(
+            "of {} bytes is said to have {} uncompressed",
+            header.compressed, header.uncompressed
+        ));
     }
     Ok(())
+}
+
+/// Whether it can be the header of a page of a column, with so many bytes left for it.
+fn check(header: &PageHeader, left: i64, leaf: &Leaf) -> Result<(), String> {
+    check_header_sizes(header, left)?;
+    let [definitions, repetitions] = header.levels;
+    let levels = definitions.saturating_add(repetitions);
+    if definitions < 0 || repetitions < 0 || levels > header.compressed.min(header.uncompressed) {
+        return Err(format!("is said to have {levels} bytes of levels, and has {}", header.compressed));
+    }
+    let rows = header.rows.unwrap_or(0);
+    let counts = [header.values, header.nulls, rows];
+    if counts.iter().any(|count| *count < 0) || header.nulls > header.values || rows > header.values {
+        return Err(format!(
+            "is said to have {} values, {} NULLs and {rows} rows",
+            header.values, header.nulls
+        ));
+    }
+    // A dictionary has its values one after the other; texts have their lengths before them.
+    let least = header.values.saturating_mul(leaf.width.unwrap_or(4));
+    match header.kind == DICTIONARY && least > header.uncompressed {
+        true => Err(format!(
+            "is a dictionary that is said to have {} values in {} bytes",
+            header.values, header.uncompressed
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Whether an index of pages tells of pages that are within a column's bytes, from `start` to `end`, and of its rows in order.

@@ -237,7 +237,10 @@ pub async fn damage_and_query(
     let mut sessions = Vec::new();
     for (device, least) in [("cpu", "0"), ("simt", "0"), ("cpu", "auto"), ("simt", "1000000")] {
         let options = SessionOptions::default().with_engine(Arc::clone(engine));
-        let options = options.with("kelpie.device", device).with("kelpie.min_rows", least);
+        let options = options
+            .with("kelpie.device", device)
+            .with("kelpie.min_rows", least)
+            .with("kelpie.decoding", "device");
         sessions.push(KelpieSession::new(options)?);
     }
     for seed in seeds {

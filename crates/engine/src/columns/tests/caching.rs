@@ -261,7 +261,7 @@ fn in_form(
     (columns, dictionaries): (&[usize], Dictionaries),
 ) -> (Vec<Arc<ResidentColumn>>, usize) {
     let cancel = no_cancel();
-    let wish = Wish { placement: Placement::Device, dictionaries };
+    let wish = Wish { placement: Placement::Device, dictionaries, decoding: Decoding::Auto };
     let watch = Watch { cancel: &cancel, seen: &|_| () };
     (cache.load(device, table, columns, wish, &watch).unwrap().0, table.reads())
 }

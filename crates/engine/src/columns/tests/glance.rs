@@ -8,7 +8,8 @@ use kelpie_compile::types::Range;
 
 use super::*;
 
-const WISH: Wish = Wish { placement: Placement::Device, dictionaries: Dictionaries::Auto };
+const WISH: Wish =
+    Wish { placement: Placement::Device, dictionaries: Dictionaries::Auto, decoding: Decoding::Auto };
 const PARTITIONS: usize = 3;
 const BATCHES: usize = 40;
 const BATCH_ROWS: usize = 10_000;

@@ -2,6 +2,7 @@
 
 mod caching;
 mod coded;
+mod encoded;
 mod glance;
 mod placing;
 mod values;
@@ -19,7 +20,7 @@ use kelpie_kir::Scalar;
 use super::wish::LoadReport;
 use super::*;
 use crate::error::EngineError;
-use crate::options::Dictionaries;
+use crate::options::{Decoding, Dictionaries};
 use crate::source::{BatchConsumer, ColumnKey, Expected, Lease, TableSource};
 
 impl ColumnCache {
@@ -32,7 +33,7 @@ impl ColumnCache {
         placement: Placement,
         cancel: &CancelToken,
     ) -> Result<(Vec<Arc<ResidentColumn>>, LoadReport), EngineError> {
-        let wish = Wish { placement, dictionaries: Dictionaries::Auto };
+        let wish = Wish { placement, dictionaries: Dictionaries::Auto, decoding: Decoding::Auto };
         self.load(device, source, columns, wish, &Watch { cancel, seen: &|_| () })
     }
 }

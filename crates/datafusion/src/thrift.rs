@@ -8,7 +8,7 @@ const MOST_LEVELS: usize = 32;
 
 /// Why bytes are no structure.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Damaged(pub &'static str);
+pub struct Damaged(pub &'static str);
 
 impl fmt::Display for Damaged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -18,17 +18,26 @@ impl fmt::Display for Damaged {
 
 /// What a field or an entry of a list is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// A truth, which is its kind.
     True,
+    /// The other.
     False,
+    /// Eight bits.
     Byte,
     /// Of 16, 32 or 64 bits: all are written alike.
     Integer,
+    /// 64 bits.
     Double,
+    /// Bytes, which may be a text.
     Binary,
+    /// Or a set.
     List,
+    /// Keys and values.
     Map,
+    /// Fields.
     Struct,
+    /// 128 bits.
     Uuid,
 }
 
@@ -52,16 +61,17 @@ impl Kind {
 
 /// Goes through bytes.
 #[derive(Debug, Clone)]
-pub(super) struct Reader<'a> {
+pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 /// The fields of a structure, one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Fields(i16);
+pub struct Fields(i16);
 
 impl<'a> Reader<'a> {
+    /// From their first one on.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { bytes, at: 0 }
     }
@@ -104,6 +114,7 @@ impl<'a> Reader<'a> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
+    /// Bytes behind their length.
     pub fn binary(&mut self) -> Result<&'a [u8], Damaged> {
         let length = usize::try_from(self.unsigned()?).map_err(|_| Damaged("a length beyond all memory"))?;
         self.take(length)
