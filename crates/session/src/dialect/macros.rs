@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use datafusion::common::plan_err;
 use datafusion::error::Result;
@@ -99,25 +99,53 @@ fn single(name: &ObjectName) -> Result<String> {
     }
 }
 
-/// The macros that every session has, by name and number of arguments.
-static KNOWN: LazyLock<HashMap<(String, usize), Macro>> = LazyLock::new(|| {
-    let statements = Parser::parse_sql(&GenericDialect, include_str!("functions.sql")).unwrap_or_default();
-    let known = statements.into_iter().filter_map(|statement| match statement {
-        Sql::CreateMacro { name, args, mut definition, .. } => {
-            if let MacroDefinition::Expr(body) = &mut definition {
-                change_exprs(body, &mut |expr| lambdas::rewrite(expr));
-            }
-            let made = Macro::new(args.as_deref().unwrap_or_default(), definition).ok()?;
-            Some(((single(&name).ok()?, made.parameters.len()), made))
+/// The macros that every session has, by name.
+static KNOWN: LazyLock<HashMap<&'static str, Vec<Known>>> = LazyLock::new(|| {
+    let mut named: HashMap<&'static str, Vec<Known>> = HashMap::new();
+    for text in include_str!("functions.sql").split(CREATE).skip(1) {
+        if let Some((name, parameters)) = head_of(text) {
+            named.entry(name).or_default().push(Known { parameters, text, made: OnceLock::new() });
         }
-        _ => None,
-    });
-    known.collect()
+    }
+    named
 });
+
+/// What each statement of the file begins with.
+const CREATE: &str = "CREATE MACRO ";
+
+/// A macro of the file. Most statements call none or a few of them, and to parse all takes four milliseconds.
+struct Known {
+    parameters: usize,
+    /// Its statement, behind the words that it begins with.
+    text: &'static str,
+    made: OnceLock<Option<Macro>>,
+}
+
+impl Known {
+    fn parsed(&self) -> Option<Macro> {
+        let statements = Parser::parse_sql(&GenericDialect, &format!("{CREATE}{}", self.text)).ok()?;
+        let Sql::CreateMacro { args, mut definition, .. } = statements.into_iter().next()? else {
+            return None;
+        };
+        if let MacroDefinition::Expr(body) = &mut definition {
+            change_exprs(body, &mut |expr| lambdas::rewrite(expr));
+        }
+        Macro::new(args.as_deref().unwrap_or_default(), definition).ok()
+    }
+}
+
+/// The name and the number of parameters that a statement of the file begins with. No parameter has a default there.
+fn head_of(text: &str) -> Option<(&str, usize)> {
+    let (name, rest) = text.split_once('(')?;
+    let (parameters, _) = rest.split_once(')')?;
+    let count = if parameters.trim().is_empty() { 0 } else { parameters.split(',').count() };
+    Some((name.trim_matches('"'), count))
+}
 
 /// A macro that every session has.
 pub(super) fn known(name: &str, arguments: usize) -> Option<&'static Macro> {
-    KNOWN.get(&(name.to_string(), arguments))
+    let known = KNOWN.get(name)?.iter().find(|known| known.parameters == arguments)?;
+    known.made.get_or_init(|| known.parsed()).as_ref()
 }
 
 impl Macro {
@@ -394,6 +422,14 @@ impl Walk for Expand<'_> {
 mod tests {
     #[test]
     fn all_functions_of_the_file_are_known() {
-        assert_eq!(super::KNOWN.len(), include_str!("functions.sql").matches("CREATE MACRO").count());
+        let mut count = 0;
+        for (name, known) in
+            super::KNOWN.iter().flat_map(|(name, all)| all.iter().map(move |one| (name, one)))
+        {
+            let made = super::known(name, known.parameters).map(|made| made.parameters.len());
+            assert_eq!(made, Some(known.parameters), "{}", known.text);
+            count += 1;
+        }
+        assert_eq!(count, include_str!("functions.sql").matches("CREATE MACRO").count());
     }
 }
