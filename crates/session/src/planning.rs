@@ -33,13 +33,13 @@ use crate::corrections::{
 };
 use crate::database::{Change, Database, Persist, columns_of, rules_of};
 use crate::dialect::{
-    self, Macros, expand_columns, expand_structs, has_dynamic_columns, is_sum_of_truths, is_unsigned,
-    look_up_values, make_signed, name_columns, sum_numbers, written_anew,
+    self, Macros, expand_columns, expand_structs, expand_unnested, has_dynamic_columns, is_sum_of_truths,
+    is_unsigned, look_up_values, make_signed, name_columns, sum_numbers, written_anew,
 };
 use crate::files::{check_setting, look_at_all, making};
 use crate::inserted::as_the_table_has_it;
 use crate::install::KelpiePlanner;
-use crate::names::replanned;
+use crate::names::{name_all, names_too_few, replanned};
 use crate::new_tables::{NewTable, is_alter, not_null};
 use crate::plan_cache::{
     Asked, GenericPlans, KeptStatements, Learning, MOST_BYTES, Named, Next, Planned, Repeatable,
@@ -354,24 +354,30 @@ pub(crate) async fn plan_of(
             look_up_values(state, sql, &mut statement).await?;
             expand_columns(state, sql, &mut statement).await?;
             expand_structs(state, sql, &mut statement).await?;
+            expand_unnested(state, sql, &mut statement).await;
             name_columns(state, &mut statement).await?;
             write_out_columns(state, &mut statement, which).await?;
             write_out_orders(state, sql, &mut statement).await;
         }
         Ok::<_, DataFusionError>(statement)
     };
-    let planned = state.statement_to_plan(with_columns(statement, Which::Merged).await?).await;
+    let planned = planned_as(state, with_columns(statement, Which::Merged).await).await;
     let has_signs = matches!(&planned, Err(error) if corrects && is_unsigned(error));
+    let has_few_names = matches!(&planned, Err(error) if corrects && names_too_few(error));
     // Parsed again, as the planner consumed it: most statements are planned at once.
     let again = async |which| {
-        let mut statement = with_columns(once_more()?, which).await?;
+        let mut statement = once_more()?;
+        if has_few_names {
+            name_all(state, &mut statement).await;
+        }
+        let mut statement = with_columns(statement, which).await?;
         if has_signs {
             make_signed(&mut statement);
         }
         Ok::<_, DataFusionError>(statement)
     };
     let planned = match planned {
-        Err(_) if has_signs => state.statement_to_plan(again(Which::Merged).await?).await,
+        Err(_) if has_signs || has_few_names => state.statement_to_plan(again(Which::Merged).await?).await,
         planned => planned,
     };
     let plan = match planned {
@@ -389,6 +395,11 @@ pub(crate) async fn plan_of(
     let plan = if apart.is_some() { computed_around(plan)? } else { run_as_a_whole(plan, state).await? };
     Access::of(state).check_plan(&plan)?;
     if corrects { share(plan) } else { Ok(plan) }
+}
+
+/// The plan of a statement that may be wrong already.
+async fn planned_as(state: &SessionState, statement: Result<Statement>) -> Result<LogicalPlan> {
+    state.statement_to_plan(statement?).await
 }
 
 /// The plan of a statement that was refused as two of its columns share a name.

@@ -8,9 +8,9 @@ use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, GroupByExpr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectFlavor,
-    SelectItem, SetExpr, Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, Value, VisitMut,
-    VisitorMut, WildcardAdditionalOptions,
+    FunctionArguments, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
+    Select, SelectFlavor, SelectItem, SetExpr, Statement as SqlStatement, TableAlias, TableFactor,
+    TableWithJoins, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
 /// Whether a walk goes on; where it does not, for an error or because all is found.
@@ -341,4 +341,24 @@ pub(crate) fn last_name(name: &ObjectName) -> Option<&Ident> {
 /// An expression that leaves NULL in its place.
 pub(crate) fn taken(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, Expr::value(Value::Null))
+}
+
+/// The condition of a join.
+pub(crate) fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+    match operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint)
+        | JoinOperator::Semi(constraint)
+        | JoinOperator::LeftSemi(constraint)
+        | JoinOperator::RightSemi(constraint)
+        | JoinOperator::Anti(constraint)
+        | JoinOperator::LeftAnti(constraint)
+        | JoinOperator::RightAnti(constraint) => Some(constraint),
+        _ => None,
+    }
 }

@@ -15,8 +15,7 @@ use datafusion::sql::sqlparser::ast::{
     WildcardAdditionalOptions, With,
 };
 
-use crate::names::constraint;
-use crate::syntax::{Flow, Walk, normal, quoted, visit, visit_own};
+use crate::syntax::{Flow, Walk, constraint, normal, quoted, visit, visit_own};
 pub(crate) use scope::with_needed;
 use scope::{Relation, Scope};
 

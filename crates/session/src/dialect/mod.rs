@@ -48,6 +48,7 @@ mod short_forms;
 mod signs;
 mod statements;
 mod strptime;
+mod struct_casts;
 mod struct_columns;
 mod subscripts;
 mod substrings;
@@ -58,6 +59,7 @@ mod text_functions;
 mod truths;
 mod typed;
 mod types;
+mod unnested_structs;
 mod words;
 
 use std::borrow::Cow;
@@ -79,6 +81,7 @@ pub(crate) use signs::{is_unsigned, make_signed};
 pub(crate) use struct_columns::expand as expand_structs;
 pub(crate) use subscripts::Subscripts;
 pub(crate) use truths::{Truths, is_sum_of_truths, sum_numbers};
+pub(crate) use unnested_structs::expand as expand_unnested;
 use words::{Words, changed};
 
 /// A text that the parser takes.

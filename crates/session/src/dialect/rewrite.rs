@@ -15,7 +15,7 @@ use super::functions::{Functions, setting, word};
 use super::macros::{Expand, Macros, Spent};
 use super::{
     arrows, enums, globs, interval_times, joins, json, lambdas, membership, queried, reading, samples,
-    short_forms, substrings, types,
+    short_forms, struct_casts, substrings, types,
 };
 use crate::syntax::{
     Flow, Walk, call, cast, ended, flow, last_name, literal, normal, number, quoted, taken, visit,
@@ -195,6 +195,12 @@ impl Walk for Rewrite<'_> {
                             types::convert(data_type);
                         }
                     }
+                }
+            }
+            Expr::Cast { data_type: DataType::Struct(..), .. } => {
+                struct_casts::rewrite(expr);
+                if let Expr::Cast { data_type, .. } = expr {
+                    types::convert(data_type);
                 }
             }
             Expr::Cast { data_type, .. } => types::convert(data_type),

@@ -37,7 +37,7 @@ pub(super) fn may_change(sql: &str) -> bool {
         _ => false,
     };
     bytes.iter().enumerate().any(is_short)
-        || ["filter", "variable", "abort", "table "].iter().any(|word| has(sql, word))
+        || ["filter", "variable", "abort", "table ", " div"].iter().any(|word| has(sql, word))
         || has(sql, "limit") && (sql.contains('%') || has(sql, "percent"))
         || sql.contains('*') && (has(sql, "like") || has(sql, "similar"))
 }
@@ -60,6 +60,7 @@ pub(super) fn changes(words: &Words<'_>, changes: &mut Vec<Change>) {
             Some(Token::Colon) => named_before(words, place, open.last().copied(), changes),
             Some(Token::Mul) => columns_like(words, place, changes),
             Some(Token::Word(_)) if words.is(place, "filter") => filter(words, place, changes),
+            Some(Token::Word(_)) if words.is(place, "div") => name_of_operator(words, place, changes),
             Some(Token::Word(_)) if words.is(place, "limit") => share(words, place, changes),
             Some(Token::Word(_)) if words.is(place, "table") => all_of_table(words, place, changes),
             _ => {}
@@ -113,6 +114,24 @@ fn is_last(words: &Words<'_>, comma: usize) -> bool {
         }
     };
     has_item && ends
+}
+
+/// `i / 2 div` names a column as an operator of the parser's is called: nothing that it could divide by stands behind it.
+fn name_of_operator(words: &Words<'_>, place: usize, changes: &mut Vec<Change>) {
+    let is_value = match place.checked_sub(1).and_then(|before| words.token(before)) {
+        Some(Token::Word(_)) => !words.is_any(place - 1, &BEHIND) && !words.is_any(place - 1, &["as", "by"]),
+        Some(Token::RParen | Token::RBracket | Token::RBrace) => true,
+        Some(Token::Number(..) | Token::SingleQuotedString(_)) => true,
+        _ => false,
+    };
+    let ends = match words.token(place + 1) {
+        None | Some(Token::Comma | Token::RParen | Token::SemiColon) => true,
+        Some(_) => words.is_any(place + 1, &BEHIND),
+    };
+    if is_value && ends {
+        let at = words.byte(place);
+        changes.push(Change { from: at, to: at, text: "AS ".into() });
+    }
 }
 
 /// `FILTER (i > 1)` has a WHERE.

@@ -95,6 +95,8 @@ fn is_named(factor: &TableFactor, parts: &[String]) -> bool {
         TableFactor::Table { name: ObjectName(name), .. } => {
             name.iter().filter_map(ObjectNamePart::as_ident).map(normal).collect()
         }
+        // A query without a name is none that could be meant.
+        TableFactor::Derived { alias: None, .. } => return false,
         // Which names others have is not known here.
         _ => return true,
     };

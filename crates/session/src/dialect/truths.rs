@@ -4,11 +4,11 @@
 use std::ops::ControlFlow;
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::DFSchema;
 use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast, lit};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr as Syntax, FunctionArg, FunctionArgExpr, FunctionArguments, Select, SelectItem,
@@ -28,6 +28,9 @@ pub(crate) struct Truths;
 
 impl ExprPlanner for Truths {
     fn plan_binary_op(&self, raw: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        if let Some(nothing) = list_with_null(&raw, schema) {
+            return Ok(PlannerResult::Planned(nothing));
+        }
         let Some((op, wanted)) = meant(&raw.op) else { return Ok(PlannerResult::Original(raw)) };
         // What has no type yet, DataFusion says.
         let (Ok(left), Ok(right)) = (raw.left.get_type(schema), raw.right.get_type(schema)) else {
@@ -51,6 +54,20 @@ impl ExprPlanner for Truths {
         let planned = BinaryExpr::new(Box::new(sides.0), op, Box::new(sides.1));
         Ok(PlannerResult::Planned(Expr::BinaryExpr(planned)))
     }
+}
+
+/// A list beside NULL is NULL, as a text is. DataFusion takes that NULL for an element.
+fn list_with_null(raw: &RawBinaryExpr, schema: &DFSchema) -> Option<Expr> {
+    if raw.op != BinaryOperator::StringConcat {
+        return None;
+    }
+    let (left, right) = (raw.left.get_type(schema).ok()?, raw.right.get_type(schema).ok()?);
+    let list = match (left, right) {
+        (list, DataType::Null) | (DataType::Null, list) => list,
+        _ => return None,
+    };
+    let is_list = matches!(list, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..));
+    is_list.then(|| cast(lit(ScalarValue::Null), list))
 }
 
 /// Whether there is something within an expression that is of truth values without a look at its operands, which may not go together.

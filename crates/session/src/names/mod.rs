@@ -7,8 +7,10 @@
 //! statement calls its own columns is given back at the end. What no table has may be a name that the statement itself has given (`aliases`).
 
 mod aliases;
+mod column_aliases;
 mod relations;
 mod spelling;
+mod whole_rows;
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -19,8 +21,8 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement;
 
+pub(crate) use column_aliases::{name_all, names_too_few};
 use kelpie_datafusion::KelpieOptions;
-pub(crate) use spelling::constraint;
 use spelling::{Relations, Spelling};
 
 /// Columns of the tables that a statement names, as these spell them.
@@ -50,7 +52,11 @@ pub(crate) async fn replanned(
                 let mut renamed = statement.as_ref().clone();
                 spelling.apply(&mut renamed);
                 let planned = if corrects { relations::planned(state, &renamed).await } else { None };
-                return with_own_names(planned.ok_or(error)?, &spelling);
+                match planned {
+                    Some(plan) => return with_own_names(plan, &spelling),
+                    None if corrects && whole_rows::write_out(statement.to_mut(), &name, state).await => {}
+                    None => return Err(error),
+                }
             }
             [one] if spelling.add(&name, one) => {}
             [_] => return Err(error),

@@ -6,13 +6,13 @@ use std::ops::ControlFlow;
 use datafusion::common::TableReference;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    ExceptSelectItem, ExcludeSelectItem, Expr, Ident, Insert, JoinConstraint, JoinOperator, ObjectName,
-    ObjectNamePart, OneOrManyWithParens, Query, RenameSelectItem, Select, SelectItem, SetExpr,
-    Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, WildcardAdditionalOptions,
+    ExceptSelectItem, ExcludeSelectItem, Expr, Ident, Insert, JoinConstraint, ObjectName, ObjectNamePart,
+    OneOrManyWithParens, Query, RenameSelectItem, Select, SelectItem, SetExpr, Statement as SqlStatement,
+    TableAlias, TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
 use super::Tables;
-use crate::syntax::{Flow, Walk, last_name, normal, visit};
+use crate::syntax::{Flow, Walk, constraint, last_name, normal, visit};
 
 /// What a name before a dot stands for, and its columns where it is one table in all of the statement.
 #[derive(Debug, Default)]
@@ -176,7 +176,7 @@ fn columns_of(name: &ObjectName, tables: &Tables) -> Option<Vec<String>> {
     tables.get(&reference).cloned()
 }
 
-fn alias_of(factor: &mut TableFactor) -> Option<&mut TableAlias> {
+pub(super) fn alias_of(factor: &mut TableFactor) -> Option<&mut TableAlias> {
     match factor {
         TableFactor::Table { alias, .. }
         | TableFactor::Derived { alias, .. }
@@ -255,26 +255,6 @@ impl<N: EachName> Idents<'_, N> {
             self.0.name(&mut column.ident);
             self.0.name(&mut column.alias);
         }
-    }
-}
-
-/// The condition of a join.
-pub(crate) fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
-    match operator {
-        JoinOperator::Join(constraint)
-        | JoinOperator::Inner(constraint)
-        | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint)
-        | JoinOperator::Right(constraint)
-        | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint)
-        | JoinOperator::Semi(constraint)
-        | JoinOperator::LeftSemi(constraint)
-        | JoinOperator::RightSemi(constraint)
-        | JoinOperator::Anti(constraint)
-        | JoinOperator::LeftAnti(constraint)
-        | JoinOperator::RightAnti(constraint) => Some(constraint),
-        _ => None,
     }
 }
 

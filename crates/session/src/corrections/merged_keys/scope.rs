@@ -12,8 +12,9 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::super::unique_names::{is_for_names, rename};
 use super::write_merged;
-use crate::names::constraint;
-use crate::syntax::{Flow, Walk, as_alias, call, last_name, normal, quoted, select_from, visit_part};
+use crate::syntax::{
+    Flow, Walk, as_alias, call, constraint, last_name, normal, quoted, select_from, visit_part,
+};
 
 /// One relation of a FROM, as a query that has all of its columns.
 #[derive(Debug, Clone)]
