@@ -248,40 +248,52 @@ struct Unpivot {
 impl Unpivot {
     fn plan(self, input: LogicalPlan, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
         let schema = Arc::clone(input.schema());
-        let value = match self.value {
-            SqlExpr::Identifier(value) => context.normalize_ident(value),
-            other => return plan_err!("UNPIVOT makes one column of values, whose name is no `{other}`"),
-        };
+        let mut values = Vec::new();
+        for value in listed(self.value) {
+            match value {
+                SqlExpr::Identifier(value) => values.push(context.normalize_ident(value)),
+                other => return plan_err!("UNPIVOT makes columns of values, whose name is no `{other}`"),
+            }
+        }
         let name = context.normalize_ident(self.name);
-        let mut columns: Vec<(String, Expr)> = Vec::new();
+        let mut columns: Vec<(String, Vec<Expr>)> = Vec::new();
         for ExprWithAlias { expr, alias } in self.columns {
-            if let Some(but) = marked(&expr, ALL_BUT) {
+            if let Some(but) = marked(&expr, ALL_BUT).filter(|_| values.len() == 1) {
                 let but = but.into_iter().map(|own| column_of(own, &schema, context));
                 let but = but.collect::<Result<Vec<_>>>()?;
                 let all = schema.columns().into_iter().filter(|column| !but.contains(column));
-                columns.extend(all.map(|column| (column.name.clone(), Expr::Column(column))));
+                columns.extend(all.map(|column| (column.name.clone(), vec![Expr::Column(column)])));
                 continue;
             }
-            let column = column_of(expr, &schema, context)?;
-            let name = alias.map_or_else(|| column.name.clone(), |alias| context.normalize_ident(alias));
-            columns.push((name, Expr::Column(column)));
+            let written = expr.to_string();
+            let row = listed(expr).into_iter().map(|own| column_of(own, &schema, context));
+            let row = row.collect::<Result<Vec<Column>>>()?;
+            if row.len() != values.len() {
+                return plan_err!("UNPIVOT makes {} columns of values, and not of {written}", values.len());
+            }
+            let names: Vec<&str> = row.iter().map(|column| column.name.as_str()).collect();
+            let name = alias.map_or_else(|| names.join("_"), |alias| context.normalize_ident(alias));
+            columns.push((name, row.into_iter().map(Expr::Column).collect()));
         }
         if columns.is_empty() {
             return plan_err!("UNPIVOT of no columns");
         }
-        let is_taken = |column: &Column| columns.iter().any(|(_, own)| own == &Expr::Column(column.clone()));
+        let is_taken =
+            |column: &Column| columns.iter().any(|(_, own)| own.contains(&Expr::Column(column.clone())));
         let others = schema.columns().into_iter().filter(|column| !is_taken(column)).map(Expr::Column);
-        let (names, values): (Vec<_>, Vec<_>) = columns.iter().cloned().unzip();
-        let lists =
-            [make_array(names.into_iter().map(lit).collect()).alias(&name), make_array(values).alias(&value)];
-        let made = [&name, &value].map(Column::new_unqualified);
-        let value = Expr::Column(Column::new_unqualified(&value));
+        let mut lists = vec![make_array(columns.iter().map(|(name, _)| lit(name)).collect()).alias(&name)];
+        lists.extend(values.iter().enumerate().map(|(place, value)| {
+            let of_value = columns.iter().filter_map(|(_, row)| row.get(place).cloned());
+            make_array(of_value.collect()).alias(value)
+        }));
+        let made = std::iter::once(&name).chain(&values).map(Column::new_unqualified).collect();
         let rows = LogicalPlanBuilder::from(input)
             .project(others.chain(lists).collect::<Vec<_>>())?
-            .unnest_columns_with_options(made.to_vec(), UnnestOptions::default())?;
-        match self.keeps_nulls {
-            true => rows.build(),
-            false => rows.filter(value.is_not_null())?.build(),
+            .unnest_columns_with_options(made, UnnestOptions::default())?;
+        let has_value = |value: &String| Expr::Column(Column::new_unqualified(value)).is_not_null();
+        match values.iter().map(has_value).reduce(Expr::and) {
+            Some(has_values) if !self.keeps_nulls => rows.filter(has_values)?.build(),
+            _ => rows.build(),
         }
     }
 }

@@ -166,13 +166,19 @@ fn unpivot(words: &Words<'_>, place: usize) -> Result<Change> {
     };
     let column = |part| all_but(words, part).unwrap_or_else(|| clauses.text(part).to_string());
     let columns: Vec<String> = parts(words, on).into_iter().map(column).collect();
-    let (mut name, mut value) = ("name", "value");
+    let (mut name, mut value) = ("name", "value".to_string());
     if let Some((from, to)) = clauses.clause("into") {
-        let named = |word: &str| {
+        let behind = |word: &str| {
             let at = words.find(from, |place| words.is(place, word));
-            (at + 1 < to).then(|| words.text(at + 1))
+            (at + 1 < to).then_some(at + 1)
         };
-        (name, value) = (named("name").unwrap_or(name), named("value").unwrap_or(value));
+        name = behind("name").map_or(name, |at| words.text(at));
+        if let Some(at) = behind("value") {
+            let values: Vec<&str> =
+                parts(words, (at, to)).into_iter().map(|part| clauses.text(part)).collect();
+            value =
+                if values.len() == 1 { words.text(at).into() } else { format!("({})", values.join(", ")) };
+        }
     }
     let nulls = if clauses.clause("include").is_some() { "INCLUDE NULLS " } else { "" };
     let text = format!(

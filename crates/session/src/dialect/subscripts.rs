@@ -6,7 +6,7 @@ use datafusion::error::Result;
 use datafusion::functions::expr_fn::{substr, substring};
 use datafusion::functions_nested::expr_fn::{array_element, map_extract};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF, cast, lit};
 
 use super::by_row::{ByRow, Definition, Kind};
 
@@ -29,7 +29,7 @@ impl ExprPlanner for Subscripts {
             DataType::Dictionary(_, values) => values.is_string(),
             data_type => data_type.is_string(),
         };
-        let is_map = matches!(data_type, DataType::Map(..));
+        let key_type = key_of(&data_type);
         match field_access {
             GetFieldAccess::ListIndex { key } if is_text => {
                 Ok(PlannerResult::Planned(slice(expr, *key.clone(), *key)))
@@ -40,11 +40,32 @@ impl ExprPlanner for Subscripts {
                 }
                 Ok(PlannerResult::Planned(slice(expr, *start, *stop)))
             }
-            GetFieldAccess::ListIndex { key } if is_map && !key.column_refs().is_empty() => {
-                Ok(PlannerResult::Planned(array_element(map_extract(expr, *key), lit(1_i64))))
+            GetFieldAccess::ListIndex { key }
+                if let Some(wanted) = &key_type
+                    && let Some(key) = key_as(&key, wanted, schema) =>
+            {
+                Ok(PlannerResult::Planned(array_element(map_extract(expr, key), lit(1_i64))))
             }
             field_access => Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access })),
         }
+    }
+}
+
+/// The type of a map's keys; nothing of what is no map.
+fn key_of(data_type: &DataType) -> Option<DataType> {
+    let DataType::Map(entries, _) = data_type else { return None };
+    let DataType::Struct(fields) = entries.data_type() else { return None };
+    fields.first().map(|key| key.data_type().clone())
+}
+
+/// A key as a map of such keys has it; nothing where DataFusion plans it well: of one that is written out it looks for the same type.
+fn key_as(key: &Expr, wanted: &DataType, schema: &DFSchema) -> Option<Expr> {
+    let own = key.get_type(schema).ok()?;
+    let is_same = own == *wanted || own.is_string() && wanted.is_string();
+    match (is_same, key.column_refs().is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(key.clone()),
+        (false, _) => Some(cast(key.clone(), wanted.clone())),
     }
 }
 
