@@ -60,6 +60,7 @@ mod truths;
 mod typed;
 mod types;
 mod unnested_structs;
+mod uuids;
 mod words;
 
 use std::borrow::Cow;

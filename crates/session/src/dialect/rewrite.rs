@@ -15,7 +15,7 @@ use super::functions::{Functions, setting, word};
 use super::macros::{Expand, Macros, Spent};
 use super::{
     arrows, enums, globs, interval_times, joins, json, lambdas, membership, queried, reading, samples,
-    short_forms, struct_casts, substrings, types,
+    short_forms, struct_casts, substrings, types, uuids,
 };
 use crate::syntax::{
     Flow, Walk, call, cast, ended, flow, last_name, literal, normal, number, quoted, taken, visit,
@@ -186,6 +186,12 @@ impl Walk for Rewrite<'_> {
             Expr::Cast { data_type: DataType::JSON | DataType::JSONB, kind, expr: value, .. } => {
                 let name = if *kind == CastKind::TryCast { json::TRY_CAST } else { json::CAST };
                 *expr = call(name, vec![taken(value)]);
+            }
+            Expr::Cast { data_type: DataType::Uuid, kind, expr: value, .. } => {
+                *expr = uuids::cast(taken(value), kind);
+            }
+            Expr::TypedString(typed) if typed.data_type == DataType::Uuid => {
+                *expr = uuids::cast(Expr::Value(typed.value.clone()), &CastKind::Cast);
             }
             Expr::Cast { data_type: DataType::Custom(..), .. } => {
                 match enums::cast_to(expr, self.functions.state) {

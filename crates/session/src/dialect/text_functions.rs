@@ -13,7 +13,7 @@ use regex::Regex;
 use super::ages::{age, whole_months};
 use super::by_row::{Body, ByRow, Definition, Kind, texts, texts_type};
 use super::hash_function::HashFunction;
-use super::{globs, subscripts};
+use super::{globs, subscripts, uuids};
 
 /// Adds the functions that a session has not got yet.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
@@ -31,8 +31,9 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
 }
 
 /// What operators and subscripts are written as.
-fn of_syntax() -> [Definition; 2] {
-    [subscripts::text_slice(), globs::matches()]
+fn of_syntax() -> [Definition; 4] {
+    let [uuid, tried] = uuids::casts();
+    [subscripts::text_slice(), globs::matches(), uuid, tried]
 }
 
 const TEXT: &[Kind] = &[Kind::Text];

@@ -22,6 +22,7 @@ pub(super) fn convert(data_type: &mut DataType) {
         DataType::Datetime(digits) => timestamp(*digits),
         DataType::Blob(_) | DataType::Binary(_) | DataType::Varbinary(_) => DataType::Bytea,
         DataType::JSON | DataType::JSONB => DataType::Varchar(None),
+        DataType::Uuid => DataType::Varchar(None),
         DataType::Dec(info) => DataType::Decimal(*info),
         DataType::Character(length) => DataType::Char(*length),
         DataType::CharacterVarying(length) | DataType::CharVarying(length) | DataType::Nvarchar(length) => {
