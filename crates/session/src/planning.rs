@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use datafusion::common::config::Dialect as SqlDialect;
 use datafusion::common::{ParamValues, TableReference, plan_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
@@ -34,7 +35,7 @@ use crate::corrections::{
 use crate::database::{Change, Database, Persist, columns_of, rules_of};
 use crate::dialect::{
     self, Macros, expand_columns, expand_structs, expand_unnested, has_dynamic_columns, is_sum_of_truths,
-    is_unsigned, look_up_values, make_signed, name_columns, sum_numbers, written_anew,
+    is_unsigned, look_up_values, make_signed, name_columns, overloads, sum_numbers, written_anew,
 };
 use crate::files::{check_setting, look_at_all, making};
 use crate::inserted::as_the_table_has_it;
@@ -91,6 +92,9 @@ impl Planning {
         if persist == Persist::Database && self.database.is_none() {
             return plan_err!("PERSIST keeps a setting in a database, and this session is in none");
         }
+        if let (Some(macros), Some(texts)) = (&macros, overloads(&text)) {
+            return self.define(&state, macros, &texts).await;
+        }
         let mut statement = timed(Phase::Parse, || parsed(&state, &text))?;
         let alters = is_alter(&statement);
         Access::of(&state).check_statement(&statement)?;
@@ -102,14 +106,9 @@ impl Planning {
             }
         }
         if let Some(macros) = &macros
-            && macros.follow(&statement)?
+            && macros.follow(std::slice::from_ref(&statement))?
         {
-            self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
-            // What they mean may be another thing now.
-            self.statements.forget();
-            let nothing = LogicalPlanBuilder::empty(false).build()?;
-            let planned = physical_plan(&state, &nothing).await?;
-            return Ok((planned, Arc::new(TaskContext::from(&state))));
+            return self.of_macros(&state).await;
         }
         if corrects && self.is_of_session(&state, &statement).await? {
             let nothing = LogicalPlanBuilder::empty(false).build()?;
@@ -159,6 +158,25 @@ impl Planning {
             self.statements.keep(&self.text, Arc::clone(&environment), named, kept);
         }
         Ok((planned, Arc::clone(&environment.task)))
+    }
+
+    /// A macro that is defined for several numbers of arguments, by the text of each.
+    async fn define(&self, state: &SessionState, macros: &Macros, texts: &[String]) -> Result<Task> {
+        let parse = || texts.iter().map(|text| parsed(state, text)).collect::<Result<Vec<Statement>>>();
+        let statements = timed(Phase::Parse, parse)?;
+        statements.iter().try_for_each(|statement| Access::of(state).check_statement(statement))?;
+        macros.follow(&statements)?;
+        self.of_macros(state).await
+    }
+
+    /// What a statement of macros becomes, which is done by now.
+    async fn of_macros(&self, state: &SessionState) -> Result<Task> {
+        self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
+        // What they mean may be another thing now.
+        self.statements.forget();
+        let nothing = LogicalPlanBuilder::empty(false).build()?;
+        let planned = physical_plan(state, &nothing).await?;
+        Ok((planned, Arc::new(TaskContext::from(state))))
     }
 
     /// A statement that makes a table or view, whose name may be a folder's: that is no table which would be there already.
@@ -301,7 +319,14 @@ async fn physical_plan(state: &SessionState, plan: &LogicalPlan) -> Result<Plann
 }
 
 pub(crate) fn parsed(state: &SessionState, sql: &str) -> Result<Statement> {
-    let parse = |sql: &str| state.sql_to_statement(sql, &state.config_options().sql_parser.dialect);
+    let parse = |sql: &str| {
+        let dialect = &state.config_options().sql_parser.dialect;
+        // ALTER … TYPE … USING is PostgreSQL's for the parser.
+        state.sql_to_statement(sql, dialect).or_else(|error| match alters_by_value(sql) {
+            true => state.sql_to_statement(sql, &SqlDialect::PostgreSQL).map_err(|_| error),
+            false => Err(error),
+        })
+    };
     let mut statement = match KelpieOptions::of(state.config_options()).corrections {
         true => {
             let written = dialect::written(sql, &GenericDialect)?;
@@ -416,6 +441,12 @@ async fn planned_by_other_names(state: &SessionState, statement: Statement) -> R
         }
         Err(error) => own.restore(replanned(state, &renamed, error).await?),
     }
+}
+
+/// Whether a statement may say what values a column of another type gets.
+fn alters_by_value(sql: &str) -> bool {
+    let sql = sql.trim_start().to_ascii_lowercase();
+    sql.starts_with("alter") && sql.contains("using")
 }
 
 /// Whether a statement may list all tables or their columns.

@@ -15,10 +15,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
 use parking_lot::RwLock;
 
 use super::lambdas;
 use super::macro_clauses::{has_aggregates, with_clauses};
+use super::words::{Words, has};
 use crate::syntax::{Flow, Walk, as_alias, change_exprs, ended, flow, name_of, normal, quoted, visit_part};
 
 /// Parts that all macros of a statement may add to it, and how deep what one makes may be: names that double what they stand for
@@ -39,31 +41,93 @@ struct Parameter {
     default: Option<Expr>,
 }
 
-/// The macros of a session, by their names.
+/// The macros of a session, by their names: of expressions and of tables, each of them with as many definitions as it has.
 #[derive(Debug, Default)]
 pub(crate) struct Macros {
-    named: RwLock<HashMap<String, Arc<Macro>>>,
+    named: RwLock<HashMap<String, Vec<Arc<Macro>>>>,
     changes: AtomicU64,
+}
+
+/// The statements of a CREATE MACRO that defines a macro for several numbers of arguments, `f(a) AS …, (a, b) AS …`: one for each. Nothing of
+/// others.
+pub(crate) fn overloads(sql: &str) -> Option<Vec<String>> {
+    if !has(sql, "create") || !has(sql, "macro") && !has(sql, "function") {
+        return None;
+    }
+    let words = Words::of(sql, &GenericDialect)?;
+    let mut place = 1;
+    while words.is_any(place, &["or", "replace", "temp", "temporary"]) {
+        place += 1;
+    }
+    if !words.is(0, "create") || !words.is_any(place, &["macro", "function"]) {
+        return None;
+    }
+    let open = words.after_name(place + 1).filter(|open| words.is_token(*open, &Token::LParen))?;
+    let closing = words.closing(open)?;
+    let is_table = words.is(closing + 1, "as") && words.is(closing + 2, "table");
+    // Behind a comma within a query, `(a) AS b` is a column.
+    let begins = |comma: usize| {
+        let behind = words.closing(comma + 1).filter(|_| words.is_token(comma + 1, &Token::LParen));
+        let is_definition =
+            |behind: usize| words.is(behind, "as") && (!is_table || words.is(behind + 1, "table"));
+        words.is_token(comma, &Token::Comma) && behind.is_some_and(|behind| is_definition(behind + 1))
+    };
+    let (mut from, mut parts) = (open, Vec::new());
+    loop {
+        let end = words.find(words.closing(from)? + 1, begins);
+        parts.push(format!("{}{}", &sql[..words.byte(open)], &sql[words.byte(from)..words.byte(end)]));
+        if !words.is_token(end, &Token::Comma) {
+            break;
+        }
+        from = end + 1;
+    }
+    (parts.len() > 1).then_some(parts)
 }
 
 impl Macros {
     /// Follows CREATE MACRO and DROP FUNCTION of a macro; whether the statement was one of these.
-    pub fn follow(&self, statement: &Statement) -> Result<bool> {
-        let Statement::Statement(statement) = statement else { return Ok(false) };
-        match statement.as_ref() {
-            Sql::CreateMacro { or_replace, name, args, definition, .. } => {
-                let name = single(name)?;
-                let made = Macro::new(args.as_deref().unwrap_or_default(), definition.clone())?;
-                let mut macros = self.named.write();
-                if !or_replace && macros.contains_key(&name) {
-                    return plan_err!(
-                        "a macro named {name} exists already: CREATE OR REPLACE MACRO replaces it"
-                    );
-                }
-                macros.insert(name, Arc::new(made));
-                self.changes.fetch_add(1, Ordering::SeqCst);
-                Ok(true)
+    /// Several statements define one macro for several numbers of arguments.
+    pub fn follow(&self, statements: &[Statement]) -> Result<bool> {
+        let mut made: Vec<Macro> = Vec::with_capacity(statements.len());
+        for statement in statements {
+            let Statement::Statement(statement) = statement else { return Ok(false) };
+            let Sql::CreateMacro { or_replace, name, args, definition, .. } = statement.as_ref() else {
+                return self.drop(statement);
+            };
+            let own = Macro::new(args.as_deref().unwrap_or_default(), definition.clone())?;
+            if made.iter().any(|known| known.is_table() != own.is_table()) {
+                return plan_err!("{name} is a macro of an expression or one of a table, and not both");
             }
+            if made.iter().any(|known| known.parameters.len() == own.parameters.len()) {
+                return plan_err!(
+                    "the macro {name} has two definitions with {} parameters",
+                    own.parameters.len()
+                );
+            }
+            made.push(own);
+            if made.len() == statements.len() {
+                self.define(single(name)?, made, *or_replace)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn define(&self, name: String, made: Vec<Macro>, replaces: bool) -> Result<()> {
+        let is_table = made.iter().any(Macro::is_table);
+        let mut macros = self.named.write();
+        let known = macros.entry(name.clone()).or_default();
+        if !replaces && known.iter().any(|known| known.is_table() == is_table) {
+            return plan_err!("a macro named {name} exists already: CREATE OR REPLACE MACRO replaces it");
+        }
+        known.retain(|known| known.is_table() != is_table);
+        known.extend(made.into_iter().map(Arc::new));
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn drop(&self, statement: &Sql) -> Result<bool> {
+        match statement {
             Sql::DropFunction(DropFunction { func_desc, .. }) => match func_desc.as_slice() {
                 [only] => {
                     // A function of a schema is none.
@@ -78,8 +142,31 @@ impl Macros {
         }
     }
 
-    fn find(&self, name: &str) -> Option<Arc<Macro>> {
-        self.named.read().get(name).cloned()
+    /// The definition that a call of a name means.
+    fn find(&self, name: &str, args: &[FunctionArg], is_table: bool) -> Result<Option<Arc<Macro>>> {
+        let all = self.named.read().get(name).cloned().unwrap_or_default();
+        let of_kind: Vec<_> = all.iter().filter(|one| one.is_table() == is_table).cloned().collect();
+        // That there is none of this kind, whoever asks says better.
+        let mut all = if of_kind.is_empty() { all } else { of_kind };
+        if all.len() > 1 {
+            all.retain(|one| one.values(name, args).is_ok());
+            match all.len() {
+                0 => {
+                    return plan_err!(
+                        "the macro {name} has no definition for these {} arguments",
+                        args.len()
+                    );
+                }
+                1 => {}
+                _ => {
+                    return plan_err!(
+                        "several definitions of the macro {name} take these {} arguments",
+                        args.len()
+                    );
+                }
+            }
+        }
+        Ok(all.pop())
     }
 
     fn is_empty(&self) -> bool {
@@ -149,6 +236,10 @@ pub(super) fn known(name: &str, arguments: usize) -> Option<&'static Macro> {
 }
 
 impl Macro {
+    fn is_table(&self) -> bool {
+        matches!(self.definition, MacroDefinition::Table(_))
+    }
+
     fn new(args: &[MacroArg], definition: MacroDefinition) -> Result<Macro> {
         let mut parameters: Vec<Parameter> = Vec::with_capacity(args.len());
         for arg in args {
@@ -352,8 +443,8 @@ impl<'a> Expand<'a> {
         (!macros.is_empty()).then(|| Expand { macros, spent, active: Vec::new() })
     }
 
-    fn begin(&mut self, name: &str) -> Result<Option<Arc<Macro>>> {
-        let Some(found) = self.macros.find(name) else { return Ok(None) };
+    fn begin(&mut self, name: &str, args: &[FunctionArg], is_table: bool) -> Result<Option<Arc<Macro>>> {
+        let Some(found) = self.macros.find(name, args, is_table)? else { return Ok(None) };
         if self.active.iter().any(|active| active == name) {
             return plan_err!("the macro {name} calls itself");
         }
@@ -362,7 +453,11 @@ impl<'a> Expand<'a> {
 
     fn expr(&mut self, call: &Function) -> Result<Option<Expr>> {
         let Some(name) = name_of(call) else { return Ok(None) };
-        let Some(found) = self.begin(&name)? else { return Ok(None) };
+        let args = match &call.args {
+            FunctionArguments::List(list) => list.args.as_slice(),
+            _ => &[],
+        };
+        let Some(found) = self.begin(&name, args, false)? else { return Ok(None) };
         // Its own macros are written out before the arguments, whose macros have been already, come into it.
         let mut inner = found.as_ref().clone();
         if let MacroDefinition::Expr(body) = &mut inner.definition {
@@ -386,7 +481,7 @@ impl<'a> Expand<'a> {
         let TableFactor::Table { name, alias, args: Some(args), .. } = factor else { return Ok(()) };
         let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else { return Ok(()) };
         let name = normal(ident);
-        let Some(found) = self.begin(&name)? else { return Ok(()) };
+        let Some(found) = self.begin(&name, &args.args, true)? else { return Ok(()) };
         let MacroDefinition::Table(query) = &found.definition else {
             return plan_err!("{name} is a macro of an expression, and no table");
         };

@@ -76,7 +76,7 @@ pub(crate) use alter::written_anew;
 pub(crate) use by_name::name_columns;
 pub(crate) use columns::expand as expand_columns;
 pub(crate) use enums::Types;
-pub(crate) use macros::Macros;
+pub(crate) use macros::{Macros, overloads};
 pub(crate) use pivot::look_up_values;
 pub(crate) use signs::{is_unsigned, make_signed};
 pub(crate) use struct_columns::expand as expand_structs;
