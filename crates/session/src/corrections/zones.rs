@@ -6,8 +6,11 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Query, TimezoneInfo, TypedString, Value};
 
-use crate::syntax::{Flow, Walk, call, literal, visit};
+use crate::syntax::{Flow, Walk, call, cast, literal, name_of, visit};
 use crate::times::{AT_TIME_ZONE, is_beyond};
+
+/// Functions that say what time it is.
+const NOW: [&str; 4] = ["now", "current_timestamp", "transaction_timestamp", "get_current_timestamp"];
 
 /// Writes every AT TIME ZONE of a statement as a call, and times whose unit decides as casts to it.
 pub(super) fn as_calls(statement: &mut Statement) {
@@ -38,7 +41,12 @@ impl Walk for Zones {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         match expr {
             Expr::AtTimeZone { timestamp, time_zone } => {
-                *expr = call(AT_TIME_ZONE, vec![taken(timestamp), taken(time_zone)]);
+                let mut time = taken(timestamp);
+                // What time it is now is one for all zones, whatever type it has here.
+                if is_now(&time) {
+                    time = cast(time, DataType::Timestamp(None, TimezoneInfo::WithTimeZone));
+                }
+                *expr = call(AT_TIME_ZONE, vec![time, taken(time_zone)]);
             }
             // Nanoseconds are asked for: texts of rows are microseconds else, which hold all years.
             Expr::Cast { kind, expr: inner, data_type: DataType::Timestamp(Some(9), zone), .. }
@@ -67,6 +75,11 @@ impl Walk for Zones {
         }
         ControlFlow::Continue(())
     }
+}
+
+fn is_now(expr: &Expr) -> bool {
+    let Expr::Function(function) = expr else { return false };
+    name_of(function).is_some_and(|name| NOW.contains(&name.as_str()))
 }
 
 fn taken(expr: &mut Expr) -> Expr {
