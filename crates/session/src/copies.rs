@@ -1,7 +1,15 @@
 //! COPY says by the name of its file how that is written, as reading it does; and what its options leave open.
 
-use datafusion::sql::parser::{CopyToStatement, Statement};
-use datafusion::sql::sqlparser::ast::Value;
+use std::sync::Arc;
+
+use datafusion::execution::TaskContext;
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement};
+use datafusion::sql::sqlparser::ast::{TableFactor, TableWithJoins, Value};
+
+use crate::corrections::{Which, write_out_columns};
+use crate::syntax::{select_from, statement_of};
+use crate::whole_writes::Overwrites;
 
 /// The option by which what a file has is compressed.
 const COMPRESSION: &str = "format.compression";
@@ -22,6 +30,56 @@ pub(crate) fn written_as_named(statement: &mut Statement) {
         }
         Statement::Explain(explain) => written_as_named(&mut explain.statement),
         _ => {}
+    }
+}
+
+/// What a COPY runs in whose files take the place of all that a folder has.
+pub(crate) fn overwriting(state: &SessionState) -> Arc<TaskContext> {
+    let mut state = state.clone();
+    state.config_mut().set_extension(Arc::new(Overwrites));
+    Arc::new(TaskContext::from(&state))
+}
+
+/// Spells the columns that a COPY partitions its files by as what it copies does.
+pub(crate) async fn spell_partitions(state: &SessionState, statement: &mut Statement) {
+    let Statement::CopyTo(copy) = statement else { return };
+    if copy.partitioned_by.is_empty() {
+        return;
+    }
+    let query = match &copy.source {
+        CopyToSource::Query(query) => query.as_ref().clone(),
+        CopyToSource::Relation(name) => {
+            let relation = TableFactor::Table {
+                name: name.clone(),
+                alias: None,
+                args: None,
+                with_hints: vec![],
+                version: None,
+                with_ordinality: false,
+                partitions: vec![],
+                json_path: None,
+                sample: None,
+                index_hints: vec![],
+            };
+            select_from(vec![TableWithJoins { relation, joins: vec![] }])
+        }
+    };
+    let mut query = statement_of(query);
+    // What cannot be planned is said where the statement is.
+    if write_out_columns(state, &mut query, Which::Merged).await.is_err() {
+        return;
+    }
+    let Ok(plan) = state.statement_to_plan(query).await else { return };
+    let fields = plan.schema().fields();
+    for name in &mut copy.partitioned_by {
+        let spelled: Vec<&String> = fields
+            .iter()
+            .map(|field| field.name())
+            .filter(|field| field.eq_ignore_ascii_case(name))
+            .collect();
+        if let [one] = spelled.as_slice() {
+            name.clone_from(one);
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use kelpie_engine::Phase;
 use crate::access::Access;
 use crate::checked_files::check_external;
 use crate::constraints::declared::{take_out, with_rules};
-use crate::copies::written_as_named;
+use crate::copies::{overwriting, spell_partitions, written_as_named};
 use crate::corrections::{
     self, Which, analyzed, computed_around, is_for_names, names_of_all, planned_apart, refuse_row_changes,
     share, unique_names, write_out_columns, write_out_orders,
@@ -35,7 +35,7 @@ use crate::corrections::{
 use crate::database::{Change, Database, Persist, columns_of, rules_of};
 use crate::dialect::{
     self, Macros, expand_columns, expand_structs, expand_unnested, has_dynamic_columns, is_sum_of_truths,
-    is_unsigned, look_up_values, make_signed, name_columns, overloads, sum_numbers, written_anew,
+    is_unsigned, look_up_values, make_signed, name_columns, overloads, overwrites, sum_numbers, written_anew,
 };
 use crate::files::{check_setting, look_at_all, making};
 use crate::inserted::as_the_table_has_it;
@@ -157,7 +157,8 @@ impl Planning {
         if let (Some(kept), Ok(named), true) = (&planned.kept, named, is_repeatable && is_whole) {
             self.statements.keep(&self.text, Arc::clone(&environment), named, kept);
         }
-        Ok((planned, Arc::clone(&environment.task)))
+        let task = if overwrites(&text) { overwriting(&state) } else { Arc::clone(&environment.task) };
+        Ok((planned, task))
     }
 
     /// A macro that is defined for several numbers of arguments, by the text of each.
@@ -383,6 +384,7 @@ pub(crate) async fn plan_of(
             name_columns(state, &mut statement).await?;
             write_out_columns(state, &mut statement, which).await?;
             write_out_orders(state, sql, &mut statement).await;
+            spell_partitions(state, &mut statement).await;
         }
         Ok::<_, DataFusionError>(statement)
     };

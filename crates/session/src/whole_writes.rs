@@ -84,6 +84,10 @@ pub(crate) fn copy_to_device(plan: &LogicalPlan) -> Option<LogicalPlan> {
 /// The option of COPY by which one file is written, whatever it is called.
 const SINGLE_FILE: &str = "single_file_output";
 
+/// What a statement runs in whose files take the place of all that its folder has.
+#[derive(Debug)]
+pub(crate) struct Overwrites;
+
 /// A sink whose files take their names when all of them are written.
 #[derive(Debug)]
 struct WholeSink {
@@ -111,6 +115,10 @@ impl DataSink for WholeSink {
         let of_texts = rows::sink_of_texts(self.exec.sink());
         let sink = of_texts.as_ref().map_or(self.exec.sink(), |sink| sink as &dyn DataSink);
         let data = rows::as_written(sink, data);
+        let replaced = match context.session_config().get_extension::<Overwrites>() {
+            Some(_) => rows::files_there(sink)?,
+            None => vec![],
+        };
         let staging = StagingGuard(Arc::default());
         let mut runtime = RuntimeEnv::clone(&context.runtime_env());
         let stores = Arc::clone(&runtime.object_store_registry);
@@ -129,7 +137,7 @@ impl DataSink for WholeSink {
         // DataFusion's writers do not pass on what a file said.
         let error = staging.0.state.lock().error.take();
         match (written, error) {
-            (Ok(rows), _) => staging.0.complete().map(|()| rows),
+            (Ok(rows), _) => staging.0.complete(replaced).map(|()| rows),
             (Err(_), Some(error)) => exec_err!("{error}"),
             (Err(error), None) => Err(error),
         }
@@ -188,14 +196,22 @@ impl Staging {
         Ok(parts)
     }
 
-    /// Gives all files their names.
-    fn complete(&self) -> Result<()> {
+    /// Gives all files their names, and removes those that they take the place of.
+    fn complete(&self, mut replaced: Vec<PathBuf>) -> Result<()> {
         let mut state = self.state.lock();
         state.over = true;
+        let at = |path: &FilePath, error: io::Error| {
+            DataFusionError::Execution(format!("{}: {error}", path.display()))
+        };
         for file in std::mem::take(&mut state.files) {
             let path = file.path().to_path_buf();
-            file.complete()
-                .map_err(|error| DataFusionError::Execution(format!("{}: {error}", path.display())))?;
+            file.complete().map_err(|error| at(&path, error))?;
+            replaced.retain(|old| *old != path);
+        }
+        for path in replaced {
+            fs::remove_file(&path).map_err(|error| at(&path, error))?;
+            // A folder that has other files stays.
+            let _ = path.parent().map(fs::remove_dir);
         }
         state.folders.clear();
         Ok(())

@@ -252,6 +252,51 @@ async fn nested_values_are_text_in_csv() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "i,l,s,m\n");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_a_folder_are_replaced_where_a_copy_says_so() {
+    let session = session();
+    for format in ["parquet", "csv"] {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("parts");
+        let at = to.display().to_string();
+        let copy = async |source: &str, options: &str| {
+            let options = format!("(format {format}, partition_by (K){options})");
+            session.sql(&format!("copy ({source}) to '{at}' {options}")).await.map(|_| ())
+        };
+        let all = format!("select k, x from '{at}' order by k, x");
+        copy("select * from (values ('a', 1), ('b', 2)) as v(k, x)", "").await.unwrap();
+        fs::write(to.join("notes.md"), "theirs").unwrap();
+        copy("select 'a' as k, 3 as x", ", overwrite").await.unwrap();
+        assert_eq!(rows(&session, &all).await, ["a 3"], "{format}");
+        assert_eq!(fs::read_to_string(to.join("notes.md")).unwrap(), "theirs");
+        assert!(!to.join("k=b").exists());
+        copy("select 'a' as k, 4 as x", ", overwrite false").await.unwrap();
+        assert_eq!(rows(&session, &all).await, ["a 3", "a 4"], "{format}");
+        // What fails removes nothing, and rows of the folder may be those that it gets.
+        copy(&format!("select k, 1 / (x - 3) as x from '{at}'"), ", overwrite").await.unwrap_err();
+        assert_eq!(rows(&session, &all).await, ["a 3", "a 4"], "{format}");
+        copy(&format!("select k, x + 1 as x from '{at}'"), ", overwrite true").await.unwrap();
+        assert_eq!(rows(&session, &all).await, ["a 4", "a 5"], "{format}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn some_columns_are_written_with_quotes_of_their_own() {
+    let session = session();
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("t.csv");
+    session.sql("create table t as select 1 as a, 2 as b, 'x,y' as c").await.unwrap();
+    for (columns, options, expected) in [
+        ("(b, a)", "", "b,a\n2,1\n"),
+        ("(c)", " (header false)", "\"x,y\"\n"),
+        ("(a, c)", " (quote '''', header false)", "1,'x,y'\n"),
+        ("", " with (quote '''', delimiter ';', header)", "a;b;c\n1;2;x,y\n"),
+    ] {
+        session.sql(&format!("copy t {columns} to '{}'{options}", to.display())).await.unwrap();
+        assert_eq!(fs::read_to_string(&to).unwrap(), expected, "{columns} {options}");
+    }
+}
+
 /// Writers panic at most of them, and never end at others.
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_that_no_writer_can_have_are_errors() {

@@ -79,6 +79,7 @@ pub(crate) use enums::Types;
 pub(crate) use macros::{Macros, overloads};
 pub(crate) use pivot::look_up_values;
 pub(crate) use signs::{is_unsigned, make_signed};
+pub(crate) use statements::overwrites;
 pub(crate) use struct_columns::expand as expand_structs;
 pub(crate) use subscripts::Subscripts;
 pub(crate) use truths::{Truths, is_sum_of_truths, sum_numbers};

@@ -2,6 +2,7 @@
 
 use datafusion::common::plan_err;
 use datafusion::error::Result;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::summary::SUMMARY;
@@ -48,6 +49,7 @@ pub(super) fn changes(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()
     summaries(words, changes);
     copy_from(words, changes)?;
     copy_to(words, changes)?;
+    copy_columns(words, changes);
     null_tests(words, changes);
     insert_by_name(words, changes);
     merges::changes(words, changes);
@@ -169,7 +171,11 @@ fn copy_to(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()> {
     }
     let end = words.find(to + 2, |_| false);
     let (mut stored_as, mut partitions, mut options) = (String::new(), String::new(), Vec::new());
-    let text = |value: &str| format!("'{}'", value.trim_matches(['\'', '"']).replace('\'', "''"));
+    let text = |value: &str| match value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
+        // A quote within it is written twice already.
+        Some(_) => value.to_string(),
+        None => format!("'{}'", value.trim_matches(['\'', '"']).replace('\'', "''")),
+    };
     for CopyOption { name, value } in copy_options(words, to + 2, end)? {
         let option = match name.as_str() {
             "format" => {
@@ -189,7 +195,7 @@ fn copy_to(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()> {
             "dateformat" => "date_format",
             "timestampformat" => "timestamp_format",
             "row_group_size" => "max_row_group_size",
-            // Files that are there are replaced as a whole.
+            // Files that are there are replaced as a whole, and those of a folder by what `overwrites` says.
             "overwrite" | "overwrite_or_ignore" | "use_tmp_file" => continue,
             _ => {
                 return plan_err!(
@@ -205,6 +211,35 @@ fn copy_to(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()> {
     let text = format!(" {stored_as}{partitions}{options}");
     changes.push(Change { from: words.byte(to + 2), to: words.byte(end), text });
     Ok(())
+}
+
+/// `COPY t (a, b) TO …` writes these columns.
+fn copy_columns(words: &Words<'_>, changes: &mut Vec<Change>) {
+    let copy = first(words);
+    let Some(open) = words.after_name(copy + 1).filter(|_| words.is(copy, "copy")) else { return };
+    let closing = words.closing(open).filter(|_| words.is_token(open, &Token::LParen));
+    let Some(closing) = closing.filter(|closing| words.is(closing + 1, "to")) else { return };
+    let (table, columns) = ((copy + 1, open), (open + 1, closing));
+    let text = |(from, to)| words.sql[words.byte(from)..words.byte(to)].trim_end();
+    let text = format!("(SELECT {} FROM {}) ", text(columns), text(table));
+    changes.push(Change { from: words.byte(copy + 1), to: words.byte(closing + 1), text });
+}
+
+/// Whether a COPY says that what it writes takes the place of all files of a folder.
+pub(crate) fn overwrites(sql: &str) -> bool {
+    if !has(sql, "copy") || !has(sql, "overwrite") {
+        return false;
+    }
+    let Some(words) = Words::of(sql, &GenericDialect) else { return false };
+    let copy = first(&words);
+    let to = words.find(copy + 1, |place| words.is(place, "to"));
+    if !words.is(copy, "copy") || !words.is(to, "to") {
+        return false;
+    }
+    let options = copy_options(&words, to + 2, words.find(to + 2, |_| false)).unwrap_or_default();
+    let is_set =
+        |value: &str| !["false", "0", "off"].contains(&value.trim_matches('\'').to_lowercase().as_str());
+    options.iter().any(|option| option.name == "overwrite" && is_set(&option.value))
 }
 
 /// `x ISNULL` and `x NOTNULL`, which the parser takes for names of columns.

@@ -1,17 +1,21 @@
 //! Rows as files can have them: what they are partitioned by as the names of folders say it, and what CSV has no form for as text.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::exec_err;
 use datafusion::datasource::file_format::csv::CsvSink;
 use datafusion::datasource::file_format::json::JsonSink;
 use datafusion::datasource::file_format::parquet::ParquetSink;
 use datafusion::datasource::physical_plan::{FileSink, FileSinkConfig};
 use datafusion::datasource::sink::DataSink;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
@@ -90,6 +94,39 @@ fn config(sink: &dyn DataSink) -> Option<&FileSinkConfig> {
     let csv = || sink.downcast_ref::<CsvSink>().map(FileSink::config);
     let json = || sink.downcast_ref::<JsonSink>().map(FileSink::config);
     parquet.or_else(csv).or_else(json)
+}
+
+/// The files that a sink's folder has and that are called as its own; nothing where it writes one file.
+pub(super) fn files_there(sink: &dyn DataSink) -> Result<Vec<PathBuf>> {
+    let Some(config) = config(sink) else { return Ok(vec![]) };
+    let folder = config.table_paths.first().and_then(|url| url.get_url().to_file_path().ok());
+    let Some(folder) = folder else {
+        return exec_err!(
+            "OVERWRITE replaces the files of a local folder, and {} is none",
+            config.original_url
+        );
+    };
+    let mut found = Vec::new();
+    if folder.is_dir() {
+        let ending = format!(".{}", config.file_extension.trim_start_matches('.'));
+        add_files(&folder, &ending, &mut found)
+            .map_err(|error| DataFusionError::Execution(format!("{}: {error}", folder.display())))?;
+    }
+    Ok(found)
+}
+
+fn add_files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // What a link leads to is not the folder's.
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            add_files(&entry.path(), ending, found)?;
+        } else if kind.is_file() && entry.file_name().to_string_lossy().ends_with(ending) {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
 }
 
 fn text(field: &FieldRef) -> FieldRef {

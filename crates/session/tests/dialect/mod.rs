@@ -326,6 +326,8 @@ async fn the_examples_of_the_page_run() {
         let sql = sql.replace("'people.csv'", &format!("'{}/people.csv'", folder.path().display()));
         let sql = sql.replace("'*.csv'", &format!("'{}/*.csv'", folder.path().display()));
         let sql = sql.replace("'t.parquet'", &format!("'{}/t.parquet'", folder.path().display()));
+        let sql = sql.replace("'some.csv'", &format!("'{}/written/some.csv'", folder.path().display()));
+        let sql = sql.replace("'parts'", &format!("'{}/parts'", folder.path().display()));
         session.sql(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     };
     let block = page.split("```sql").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
