@@ -23,6 +23,7 @@ async fn csv_is_read_as_a_call_says() {
         ("late.csv", "made by a machine\n\"no data\n\na;b\n1;'x;y'\n2;z\n"),
         ("nulls.csv", "a,b\n1,NA\n-,\nNA,x\n"),
         ("bare.csv", "1,2\n3,4\n"),
+        ("blanks.csv", "a, b , c d\n1,2,3\n"),
         ("short.csv", "a,b,c\n1,2\n3,4,5\n"),
         ("codes.csv", "code,n\n7,1.50\n8,2\n"),
         ("y/year=2023/m=1/p.csv", "v\n1\n"),
@@ -52,6 +53,7 @@ async fn csv_is_read_as_a_call_says() {
                     "select * from read_csv('DIR/bare.csv', header = false, names = ['p', 'q']) order by p",
                     &["1 2", "3 4"],
                 ),
+                ("select b, \"c d\" from read_csv('DIR/blanks.csv')", &["2 3"]),
                 ("select column1 from read_csv('DIR/bare.csv', header = false) order by 1", &["2", "4"]),
                 (
                     "select a, c from read_csv('DIR/short.csv', null_padding = true) order by a",

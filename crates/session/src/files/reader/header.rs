@@ -112,9 +112,9 @@ fn made_name(place: usize, columns: usize) -> String {
     format!("column{place:0digits$}")
 }
 
-/// The names of a header: those that are empty, or there before, get numbers.
+/// The names of a header without blanks around them: those that are empty, or there before, get numbers.
 fn names_of(record: &csv::ByteRecord) -> Vec<String> {
-    let given = record.iter().enumerate().map(|(place, name)| match name {
+    let given = record.iter().enumerate().map(|(place, name)| match name.trim_ascii() {
         [] => made_name(place, record.len()),
         name => String::from_utf8_lossy(name).into_owned(),
     });
