@@ -5,6 +5,7 @@
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use arrow::buffer::Buffer as HostBuffer;
 use kelpie_compile::primitives::pages::{self, decode::Decode};
@@ -18,6 +19,7 @@ use crate::columns::read::Kind;
 use crate::error::EngineError;
 use crate::primitives::{DecodedColumn, Pages, Primitives};
 use crate::source::{EncodedChunk, EncodedPage, PageCodec, PageLevels};
+use crate::trace::{self, Track};
 
 /// Bytes of a buffer at most, and the share of a device's budget.
 const MOST_BYTES: usize = 256 << 20;
@@ -165,6 +167,7 @@ impl<'a> Batches<'a> {
         }
         let mut chunks = mem::take(&mut filled.chunks);
         drop(filled);
+        let began = Instant::now();
         chunks.sort_by_key(|chunk| (chunk.target, chunk.decode.value.bytes()));
         let described = Described::of(&chunks);
         let stream = Arc::clone(self.from.device).begin_query()?;
@@ -201,6 +204,9 @@ impl<'a> Batches<'a> {
             Download { buffer: &pages.nulls, offset: 0, data: &mut nulls },
         ])?;
         self.settle(&described.runs, (&status, &nulls));
+        trace::record(Track::Reading, (began, Instant::now()), || {
+            format!("{count} pages, kernels {:.2} ms", primitives.time_ns as f64 / 1e6)
+        });
         Ok(())
     }
 

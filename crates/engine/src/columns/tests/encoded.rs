@@ -152,7 +152,7 @@ fn runs(numbers: &[u32], width: usize) -> Vec<u8> {
         }
         let group: Vec<u32> =
             (at..at + count).map(|place| numbers.get(place).copied().unwrap_or(0)).collect();
-        varint(&mut out, count / 8 << 1 | 1);
+        varint(&mut out, ((count / 8) << 1) | 1);
         let mut bits = vec![0u8; count / 8 * width];
         for (place, number) in group.iter().enumerate() {
             for bit in 0..width {
