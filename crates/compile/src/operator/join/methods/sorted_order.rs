@@ -42,6 +42,8 @@ const SAMPLE_BITS: u32 = 8;
 
 /// Rows of a key from which on a range of them is searched for, and not each of them tried.
 const ROWS_OF_KEY: u64 = 64;
+/// The same on a CPU of keys whose rows lie far from each other: each that is tried is another line of memory.
+const SCATTERED_ROWS_OF_KEY: u64 = 16;
 
 /// The method.
 pub(in crate::operator::join) struct Sorted;
@@ -115,8 +117,11 @@ impl JoinMethod for Sorted {
             Some(_) => {
                 let values =
                     facts.keys.iter().try_fold(1u64, |all, key| Some(all.saturating_mul(key.values()?)));
+                let mut keys = facts.stored.iter().take(facts.keys.len());
+                let are_far = facts.input.shape.is_serial() && keys.any(|key| key.scattered.is_some());
+                let least = if are_far { SCATTERED_ROWS_OF_KEY } else { ROWS_OF_KEY };
                 values
-                    .is_some_and(|values| rows / values.max(1) >= ROWS_OF_KEY)
+                    .is_some_and(|values| rows / values.max(1) >= least)
                     .then(|| "a key has many rows, of which a range is searched for".into())
             }
         }
