@@ -68,7 +68,8 @@ mod written_times;
 mod zones;
 
 pub use aggregates::{
-    ArgMost, Counted, GroupedArrayAgg, GroupedEnd, GroupedStringAgg, Median, PercentileCont, QuantileDisc,
+    ArgMost, CountDistinctRows, Counted, GroupedArrayAgg, GroupedEnd, GroupedStringAgg, Median,
+    PercentileCont, QuantileDisc,
 };
 pub use any_year::{AnyYear, date_of, first_of};
 pub use call_rows::CallRows;

@@ -4,6 +4,7 @@
 mod casts;
 mod decimals;
 mod distinct_counts;
+mod distinct_values;
 pub(crate) mod exact;
 pub(crate) mod extremes;
 pub(crate) mod nan;
@@ -40,6 +41,7 @@ pub const CORRECTIONS: LogicalRule = LogicalRule {
                 .transform_data(exact::corrected)?
                 .transform_data(extremes::corrected)?
                 .transform_data(percentiles::corrected)?
+                .transform_data(distinct_values::corrected)?
                 .transform_data(corrected_moving)?
                 .transform_data(|plan| results.mended(plan))
         };

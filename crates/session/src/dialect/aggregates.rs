@@ -14,8 +14,8 @@ use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 use kelpie_datafusion::{
-    ArgMost, Counted, GroupedArrayAgg, GroupedEnd, GroupedStringAgg, Median, PercentileCont, QuantileDisc,
-    name_and_signature,
+    ArgMost, CountDistinctRows, Counted, GroupedArrayAgg, GroupedEnd, GroupedStringAgg, Median,
+    PercentileCont, QuantileDisc, name_and_signature,
 };
 
 /// Adds the aggregates that a session has not got yet, and makes `array_agg`, `string_agg`, `any_value`, `first_value` and `last_value` ones for many groups, `percentile_cont` exact, and `median` one
@@ -25,6 +25,7 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
     let counted = Counted::all().into_iter().map(AggregateUDF::new_from_impl);
     let all = counted.chain(ArgMost::all().map(AggregateUDF::new_from_impl)).chain([
         AggregateUDF::new_from_impl(QuantileDisc::default()),
+        AggregateUDF::new_from_impl(CountDistinctRows::default()),
         AggregateUDF::new_from_impl(Product { signature: float }),
     ]);
     for aggregate in all {
