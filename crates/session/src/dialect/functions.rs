@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::macros::{Spent, known};
 use super::truths::{SUMS, is_condition};
-use super::{array_subqueries, formats, ordered_sets, substrings};
+use super::{array_subqueries, formats, ordered_sets, replacements, substrings};
 use crate::syntax::{call, cast, change_exprs, literal, name_of, taken};
 
 /// Functions of any number of arguments that have another name.
@@ -24,7 +24,7 @@ const RENAMED: [(&str, &str); 6] = [
 ];
 
 /// Functions that are there already, and what those of other arguments are in `functions.sql`.
-const OTHER_ARGUMENTS: [(&str, usize, &str); 17] = [
+const OTHER_ARGUMENTS: [(&str, usize, &str); 18] = [
     ("string_agg", 1, "group_concat"),
     ("max", 2, "max n"),
     ("min", 2, "min n"),
@@ -44,6 +44,8 @@ const OTHER_ARGUMENTS: [(&str, usize, &str); 17] = [
     ("list_intersect", 2, "intersected list"),
     ("array_intersect", 2, "intersected list"),
     ("make_date", 1, "date of days"),
+    // As of md5, a text of digits. DataFusion's are bytes.
+    ("sha256", 1, "sha256 digits"),
 ];
 
 /// Functions that are written out here.
@@ -91,6 +93,9 @@ impl Functions<'_> {
         if SUMS.contains(&name.as_str()) && is_of_truths(function) {
             return true;
         }
+        if replacements::may_change(&name, function) {
+            return true;
+        }
         let is_own = OWN.contains(&name.as_str()) || RENAMED.iter().any(|(other, _)| *other == name);
         !self.is_there(&name) && (is_own || known(&name, arguments).is_some())
     }
@@ -131,6 +136,7 @@ impl Functions<'_> {
         if name == "date_trunc" || name == "datetrunc" {
             name_unit(function);
         }
+        replacements::rewrite(&name, function);
         if name == "regexp_extract"
             && let Some(fields) = self.named_groups(function)?
         {

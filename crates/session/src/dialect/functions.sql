@@ -134,6 +134,7 @@ CREATE MACRO regexp_extract(s, p, n) AS
 CREATE MACRO regexp_extract(s, p, n, o) AS
     CASE WHEN s IS NOT NULL AND p IS NOT NULL THEN coalesce(array_element(regexp_match(s, '(' || p || ')', o), n + 1), '') END;
 CREATE MACRO "encode text"(s) AS CAST(s AS BYTEA);
+CREATE MACRO "sha256 digits"(s) AS encode(digest(s, 'sha256'), 'hex');
 CREATE MACRO "decode bytes"(b) AS CAST(b AS VARCHAR);
 CREATE MACRO regexp_split_to_table(s, p) AS unnest(string_split_regex(s, p));
 CREATE MACRO editdist3(s, t) AS levenshtein(s, t);

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::functions::{Functions, setting, word};
 use super::macros::{Expand, Macros, Spent};
 use super::{
-    arrows, enums, globs, interval_times, joins, json, lambdas, membership, queried, reading, samples,
+    arrows, bytes, enums, globs, interval_times, joins, json, lambdas, membership, queried, reading, samples,
     short_forms, struct_casts, substrings, types, uuids,
 };
 use crate::syntax::{
@@ -181,6 +181,9 @@ impl Walk for Rewrite<'_> {
         if let Some(written) = word(expr, self.functions.state) {
             *expr = written;
             return ControlFlow::Continue(());
+        }
+        if let Some(bytes) = bytes::written_out(expr) {
+            return flow(bytes.map(|bytes| *expr = bytes));
         }
         match expr {
             Expr::Cast { data_type: DataType::JSON | DataType::JSONB, kind, expr: value, .. } => {

@@ -30,6 +30,7 @@ pub(super) fn may_change(sql: &str) -> bool {
         || both("insert", "by")
         || both("merge", "into")
         || both("create", "function")
+        || has_split_text(sql)
         || sql.contains('[') && both("for", "in")
         || ["glob", "regexp ", "tablesample"].iter().any(|word| has(sql, word))
         || both("using", "sample")
@@ -46,6 +47,7 @@ pub(super) fn may_change(sql: &str) -> bool {
 
 /// Adds what has to be changed in a text.
 pub(super) fn changes(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()> {
+    split_texts(words, changes);
     summaries(words, changes);
     copy_from(words, changes)?;
     copy_to(words, changes)?;
@@ -69,6 +71,27 @@ pub(super) fn changes(words: &Words<'_>, changes: &mut Vec<Change>) -> Result<()
     made_of_queries::changes(words, changes);
     powers(words, changes)?;
     placeholders(words, changes)
+}
+
+/// Whether a line may begin with a text that another line begins.
+fn has_split_text(sql: &str) -> bool {
+    sql.lines().skip(1).any(|line| line.trim_start().starts_with('\''))
+}
+
+/// `'a'`, a line break and `'b'` are one text, as the standard says; on one line they are none.
+fn split_texts(words: &Words<'_>, changes: &mut Vec<Change>) {
+    for (first, second) in words.all.iter().zip(words.all.iter().skip(1)) {
+        let is_text = matches!(first.token, Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_));
+        if !is_text || !matches!(second.token, Token::SingleQuotedString(_)) {
+            continue;
+        }
+        let written = words.sql[first.from..first.to].trim_end();
+        let between = &words.sql[first.from + written.len()..second.from];
+        if written.ends_with('\'') && between.contains('\n') && !between.contains("/*") {
+            let from = first.from + written.len() - 1;
+            changes.push(Change { from, to: second.from + 1, text: String::new() });
+        }
+    }
 }
 
 /// Where the statement itself begins: behind EXPLAIN and its words.

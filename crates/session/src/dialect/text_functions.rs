@@ -9,11 +9,12 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::logical_expr::registry::FunctionRegistry;
 use regex::Regex;
+use sha1::{Digest, Sha1};
 
 use super::ages::{age, whole_months};
 use super::by_row::{Body, ByRow, Definition, Kind, texts, texts_type};
 use super::hash_function::HashFunction;
-use super::{globs, subscripts, uuids};
+use super::{globs, replacements, subscripts, uuids};
 
 /// Adds the functions that a session has not got yet.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
@@ -31,9 +32,9 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
 }
 
 /// What operators and subscripts are written as.
-fn of_syntax() -> [Definition; 4] {
+fn of_syntax() -> [Definition; 5] {
     let [uuid, tried] = uuids::casts();
-    [subscripts::text_slice(), globs::matches(), uuid, tried]
+    [subscripts::text_slice(), globs::matches(), replacements::function(), uuid, tried]
 }
 
 const TEXT: &[Kind] = &[Kind::Text];
@@ -63,6 +64,10 @@ fn numbers() -> Vec<Definition> {
                 Ok(ScalarValue::Binary(Some(bytes_of_hex(row.text(0))?)))
             })
         },
+        definition("sha1", TEXT, DataType::Utf8, |row| {
+            let digest = Sha1::digest(row.text(0).as_bytes());
+            text(digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+        }),
         definition("bit_count", INTEGER, DataType::Int8, |row| {
             let ones = row.integer(0).map_or(0, i64::count_ones);
             Ok(ScalarValue::Int8(i8::try_from(ones).ok()))
