@@ -15,6 +15,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 
 use crate::corrections::exact::{Exact, ExactOp, ExactSum};
 use crate::corrections::extremes::Extreme;
+use crate::corrections::list_texts::ListOfText;
 use crate::corrections::nan::OneNan;
 use crate::corrections::texts::{How, OfText};
 use crate::corrections::zeros::OneZero;
@@ -28,7 +29,8 @@ pub fn functions() -> Vec<ScalarUDF> {
         [ExactOp::Add, ExactOp::Subtract, ExactOp::Multiply].map(|op| ScalarUDF::from(Exact::new(op)));
     let texts = How::ALL.map(|how| ScalarUDF::from(OfText::new(how)));
     let single = [ScalarUDF::from(OneNan::new()), ScalarUDF::from(OneZero::new())];
-    exact.into_iter().chain(texts).chain(single).collect()
+    let lists = ListOfText::both().map(ScalarUDF::from);
+    exact.into_iter().chain(texts).chain(lists).chain(single).collect()
 }
 
 /// The aggregates that corrections put into plans, by the names under which they are sent.

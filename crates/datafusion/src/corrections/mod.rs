@@ -7,6 +7,7 @@ mod distinct_counts;
 mod distinct_values;
 pub(crate) mod exact;
 pub(crate) mod extremes;
+pub(crate) mod list_texts;
 pub(crate) mod nan;
 pub(crate) mod null_fields;
 mod percentiles;
@@ -35,6 +36,7 @@ pub const CORRECTIONS: LogicalRule = LogicalRule {
             regexes::corrected(plan)?
                 .transform_data(nan::rule::corrected)?
                 .transform_data(zeros::corrected)?
+                .transform_data(list_texts::corrected)?
                 .transform_data(texts::corrected)?
                 .transform_data(casts::corrected)?
                 .transform_data(decimals::corrected)?

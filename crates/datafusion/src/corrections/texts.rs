@@ -160,7 +160,7 @@ impl ScalarUDFImpl for OfText {
 }
 
 /// The whole numbers of texts. Most are digits alone, which Arrow reads.
-fn whole_numbers(texts: &ArrayRef, is_tried: bool) -> Result<Int64Array> {
+pub(super) fn whole_numbers(texts: &ArrayRef, is_tried: bool) -> Result<Int64Array> {
     let or_null = CastOptions { safe: true, ..CastOptions::default() };
     let read = cast_with_options(texts, &DataType::Int64, &or_null)?;
     let read = read.as_primitive::<Int64Type>();

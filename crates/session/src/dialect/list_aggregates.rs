@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema};
-use datafusion::common::{ScalarValue, internal_err, plan_err};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Schema};
+use datafusion::common::{ScalarValue, exec_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::function::AccumulatorArgs;
@@ -48,8 +49,10 @@ const ALL: [(&str, &str); 21] = [
 pub(super) fn add(state: &mut SessionState) -> Result<()> {
     for (name, aggregate) in ALL {
         let aggregate = state.aggregate_functions().get(aggregate).cloned();
+        // DataFusion's sum of a list is a float, which does not hold all whole numbers.
+        let is_free = state.scalar_functions().get(name).is_none_or(|known| known.name() == "array_sum");
         if let Some(aggregate) = aggregate
-            && !state.scalar_functions().contains_key(name)
+            && is_free
         {
             let signature = Signature::user_defined(Volatility::Immutable);
             state.register_udf(Arc::new(ScalarUDF::new_from_impl(ListAggregate {
@@ -60,6 +63,16 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The sum of whole numbers, which is an error where its type does not hold it: DataFusion's begins anew from the least one.
+fn whole_sum(values: &ArrayRef, data_type: &DataType) -> Result<ScalarValue> {
+    let values = cast(values, &DataType::Decimal128(20, 0))?;
+    let sum = values.as_primitive::<Decimal128Type>().iter().flatten().reduce(|sum, value| sum + value);
+    match ScalarValue::Decimal128(sum, 38, 0).cast_to(data_type) {
+        Ok(sum) => Ok(sum),
+        Err(_) => exec_err!("list_sum: the sum of a list is beyond {}", name_of_type(data_type)),
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -121,11 +134,16 @@ impl ScalarUDFImpl for ListAggregate {
         let return_field = Arc::new(Field::new(self.name, arguments.return_type().clone(), true));
         let none = ScalarValue::try_from(arguments.return_type())?;
         let mut answers = Vec::with_capacity(lists.len());
+        let is_whole_sum = self.name == "list_sum" && element.data_type().is_integer();
         for values in lists.as_list::<i32>().iter() {
             let Some(values) = values else {
                 answers.push(none.clone());
                 continue;
             };
+            if is_whole_sum {
+                answers.push(whole_sum(&values, arguments.return_type())?);
+                continue;
+            }
             let mut accumulator = self.aggregate.accumulator(AccumulatorArgs {
                 return_field: Arc::clone(&return_field),
                 schema: &schema,

@@ -17,19 +17,15 @@ use datafusion::logical_expr::{
 };
 use kelpie_datafusion::{Bounds, CallRows, Series as Values};
 
-/// DataFusion's names of the functions, and what each becomes where it is a relation: there, the days from one date to another are
-/// timestamps.
+/// DataFusion's names of the functions, and what each becomes where it is a relation.
 pub(crate) const SERIES: [(&str, &str); 2] =
     [("generate_series", "kelpie_generate_series"), ("range", "kelpie_range")];
 
 /// The functions that stand in the place of one of DataFusion's, where it is one of these: as a value, and as a relation.
 pub(super) fn of(function: &Arc<ScalarUDF>) -> Option<[ScalarUDF; 2]> {
     let (_, relation) = SERIES.iter().find(|(name, _)| *name == function.name())?;
-    let series = |name: &str, dates_are_days| {
-        let (name, inner) = (name.to_string(), Arc::clone(function));
-        ScalarUDF::from(Series { name, inner, dates_are_days })
-    };
-    Some([series(function.name(), true), series(relation, false)])
+    let series = |name: &str| ScalarUDF::from(Series { name: name.to_string(), inner: Arc::clone(function) });
+    Some([series(function.name()), series(relation)])
 }
 
 /// The values of a call of one of these functions with constants; nothing where an argument is NULL, or where it cannot be told.
@@ -50,8 +46,6 @@ struct Series {
     name: String,
     /// DataFusion's, for numbers and for times in nanoseconds.
     inner: Arc<ScalarUDF>,
-    /// Whether dates give dates.
-    dates_are_days: bool,
 }
 
 impl Series {
@@ -59,12 +53,13 @@ impl Series {
         self.inner.name() == "generate_series"
     }
 
-    /// The times that are computed here: all but those that nanoseconds hold, as their type says.
+    /// The times that are computed here: all but those that nanoseconds hold, as their type says. The days from one date to another are
+    /// timestamps; DataFusion's leave out the last one where its month is shorter than that of the first.
     fn times_here(&self, types: &[DataType]) -> Option<DataType> {
         let [start, stop, _] = types else { return None };
         let is_coarse = |time: &DataType| match time {
             DataType::Timestamp(unit, _) => *unit != TimeUnit::Nanosecond,
-            DataType::Date32 | DataType::Date64 => !self.dates_are_days,
+            DataType::Date32 | DataType::Date64 => true,
             _ => false,
         };
         let zone = match start {
