@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::macros::{Spent, known};
 use super::truths::{SUMS, is_condition};
-use super::{array_subqueries, formats, ordered_sets, replacements, substrings};
+use super::{array_subqueries, formats, json, ordered_sets, replacements, substrings};
 use crate::syntax::{call, cast, change_exprs, literal, name_of, taken};
 
 /// Functions of any number of arguments that have another name.
@@ -93,7 +93,7 @@ impl Functions<'_> {
         if SUMS.contains(&name.as_str()) && is_of_truths(function) {
             return true;
         }
-        if replacements::may_change(&name, function) {
+        if replacements::may_change(&name, function) || json::written_out(function).is_some() {
             return true;
         }
         let is_own = OWN.contains(&name.as_str()) || RENAMED.iter().any(|(other, _)| *other == name);
@@ -111,8 +111,9 @@ impl Functions<'_> {
         if let Some(part) = substrings::of_call(&name, function) {
             return Ok(Some(part));
         }
-        if let Some(list) = array_subqueries::written_out(function)? {
-            return Ok(Some(list));
+        let made = array_subqueries::written_out(function)?.or_else(|| json::written_out(function));
+        if made.is_some() {
+            return Ok(made);
         }
         let is_quantile = match arguments {
             1 => !function.within_group.is_empty() && name.starts_with("percentile_"),

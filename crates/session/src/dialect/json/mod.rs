@@ -11,6 +11,7 @@ mod scan;
 mod structure;
 mod transform;
 mod write;
+mod written_values;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use datafusion::logical_expr::registry::FunctionRegistry;
 use super::by_row::ByRow;
 pub(super) use each::write_out as write_out_each;
 pub(super) use write::{CAST, TRY_CAST, shown, text_of};
+pub(super) use written_values::written_out;
 
 /// Adds the functions that a session has not got yet.
 pub(super) fn add(state: &mut SessionState) -> Result<()> {

@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 };
 use kelpie_datafusion::{CallRows, name_and_signature};
 
+use super::super::names_of_types::name_of_type;
 use super::document::{Json, Kind};
 
 /// Levels of a type.
@@ -32,7 +33,7 @@ pub(super) struct Transform {
 impl Transform {
     pub fn all() -> [Transform; 2] {
         let made = |name, alias: &str, is_strict| {
-            let signature = Signature::string(2, Volatility::Immutable);
+            let signature = Signature::user_defined(Volatility::Immutable);
             Transform { name, aliases: vec![alias.to_string()], is_strict, signature }
         };
         [made("json_transform", "from_json", false), made("json_transform_strict", "from_json_strict", true)]
@@ -211,6 +212,20 @@ impl Maker<'_> {
 
 impl ScalarUDFImpl for Transform {
     name_and_signature!(with aliases);
+
+    /// Each text stays of its own type: a structure that is cast to the type of the column is no constant any more.
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        if arguments.len() != 2 {
+            return plan_err!("{} takes a text of JSON and a structure", self.name);
+        }
+        let coerced = |data_type: &DataType| match data_type {
+            data_type if data_type.is_string() => Ok(data_type.clone()),
+            DataType::Null => Ok(DataType::Utf8),
+            DataType::Dictionary(_, values) if values.is_string() => Ok(values.as_ref().clone()),
+            other => plan_err!("{} takes texts, and a {} is none", self.name, name_of_type(other)),
+        };
+        arguments.iter().map(coerced).collect()
+    }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         internal_err!("{} has a field", self.name)
