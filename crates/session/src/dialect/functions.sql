@@ -82,15 +82,15 @@ CREATE MACRO "date_diff month"(a, b) AS
 CREATE MACRO "date_diff week"(a, b) AS (CAST(b AS DATE) - CAST(a AS DATE)) / 7;
 CREATE MACRO "date_diff day"(a, b) AS CAST(b AS DATE) - CAST(a AS DATE);
 CREATE MACRO "date_diff hour"(a, b) AS
-    (CAST(CAST(date_trunc('hour', b) AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(date_trunc('hour', a) AS TIMESTAMP(6)) AS BIGINT)) / 3600000000;
+    kelpie_time_between(date_trunc('hour', a), date_trunc('hour', b)) / 3600000000;
 CREATE MACRO "date_diff minute"(a, b) AS
-    (CAST(CAST(date_trunc('minute', b) AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(date_trunc('minute', a) AS TIMESTAMP(6)) AS BIGINT)) / 60000000;
+    kelpie_time_between(date_trunc('minute', a), date_trunc('minute', b)) / 60000000;
 CREATE MACRO "date_diff second"(a, b) AS
-    (CAST(CAST(date_trunc('second', b) AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(date_trunc('second', a) AS TIMESTAMP(6)) AS BIGINT)) / 1000000;
+    kelpie_time_between(date_trunc('second', a), date_trunc('second', b)) / 1000000;
 CREATE MACRO "date_diff millisecond"(a, b) AS
-    (CAST(CAST(date_trunc('millisecond', b) AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(date_trunc('millisecond', a) AS TIMESTAMP(6)) AS BIGINT)) / 1000;
+    kelpie_time_between(date_trunc('millisecond', a), date_trunc('millisecond', b)) / 1000;
 CREATE MACRO "date_diff microsecond"(a, b) AS
-    CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT);
+    kelpie_time_between(date_trunc('microsecond', a), date_trunc('microsecond', b));
 
 -- Whole units between two moments.
 CREATE MACRO "date_sub millennium"(a, b) AS kelpie_whole_months(a, b) / 12000;
@@ -101,11 +101,11 @@ CREATE MACRO "date_sub quarter"(a, b) AS kelpie_whole_months(a, b) / 3;
 CREATE MACRO "date_sub month"(a, b) AS kelpie_whole_months(a, b);
 CREATE MACRO "date_sub week"(a, b) AS (CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT)) / 604800000000;
 CREATE MACRO "date_sub day"(a, b) AS (CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT)) / 86400000000;
-CREATE MACRO "date_sub hour"(a, b) AS (CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT)) / 3600000000;
-CREATE MACRO "date_sub minute"(a, b) AS (CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT)) / 60000000;
-CREATE MACRO "date_sub second"(a, b) AS (CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT)) / 1000000;
-CREATE MACRO "date_sub millisecond"(a, b) AS (CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT)) / 1000;
-CREATE MACRO "date_sub microsecond"(a, b) AS CAST(CAST(b AS TIMESTAMP(6)) AS BIGINT) - CAST(CAST(a AS TIMESTAMP(6)) AS BIGINT);
+CREATE MACRO "date_sub hour"(a, b) AS kelpie_time_between(date_trunc('microsecond', a), date_trunc('microsecond', b)) / 3600000000;
+CREATE MACRO "date_sub minute"(a, b) AS kelpie_time_between(date_trunc('microsecond', a), date_trunc('microsecond', b)) / 60000000;
+CREATE MACRO "date_sub second"(a, b) AS kelpie_time_between(date_trunc('microsecond', a), date_trunc('microsecond', b)) / 1000000;
+CREATE MACRO "date_sub millisecond"(a, b) AS kelpie_time_between(date_trunc('microsecond', a), date_trunc('microsecond', b)) / 1000;
+CREATE MACRO "date_sub microsecond"(a, b) AS kelpie_time_between(date_trunc('microsecond', a), date_trunc('microsecond', b));
 
 -- Texts.
 CREATE MACRO strlen(s) AS octet_length(s);

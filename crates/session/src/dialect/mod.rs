@@ -35,6 +35,7 @@ mod macros;
 mod made_of_queries;
 mod membership;
 pub(crate) mod merges;
+mod moments;
 mod names_of_types;
 mod nested;
 mod ordered_sets;

@@ -24,6 +24,7 @@ use kelpie_datafusion::name_and_signature;
 
 use super::array_subqueries::LIST_OR_EMPTY;
 use super::interval_times::IntervalTimes;
+use super::moments::TimeBetween;
 use super::names_of_types::name_of_type;
 use super::signs::SIGNED;
 use super::strptime::Strptime;
@@ -53,7 +54,8 @@ pub(super) fn add(state: &mut SessionState) -> Result<()> {
     let readers = [Strptime::new("strptime", false), Strptime::new("try_strptime", true)];
     let readers = readers.into_iter().map(ScalarUDF::new_from_impl);
     let times = ScalarUDF::new_from_impl(IntervalTimes::new());
-    let functions = typed.into_iter().map(ScalarUDF::new_from_impl).chain(readers).chain([times]);
+    let between = ScalarUDF::new_from_impl(TimeBetween::new());
+    let functions = typed.into_iter().map(ScalarUDF::new_from_impl).chain(readers).chain([times, between]);
     for function in functions {
         if !state.scalar_functions().contains_key(function.name()) {
             state.register_udf(Arc::new(function))?;
