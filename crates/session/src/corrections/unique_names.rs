@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::column_keys::ColumnKeys;
 use super::sort_keys::{rename_beside_keys, show_names};
-use crate::syntax::{Flow, Walk, call, change_exprs, normal, quoted, taken, visit, visit_part};
+use crate::syntax::{Flow, Walk, call, change_exprs, has_expr, normal, quoted, taken, visit, visit_part};
 
 /// Whether a statement was refused as two of its columns share a name.
 pub(crate) fn is_for_names(error: &DataFusionError) -> bool {
@@ -281,17 +281,23 @@ fn told_apart(
     keys: ColumnKeys<'_>,
 ) -> HashMap<String, usize> {
     // The expressions of the SELECT as they are written, by what they are without casts.
-    let mut found: HashMap<String, Vec<String>> = HashMap::new();
+    let mut found: HashMap<String, Vec<(bool, String)>> = HashMap::new();
     change_exprs(select, &mut |expr| {
         if is_told(expr) {
-            let (written, text) = (found.entry(keys.key(expr)).or_default(), expr.to_string());
+            let has_cast = has_expr(expr, &|part| matches!(part, Expr::Cast { .. }));
+            let (written, text) = (found.entry(keys.key(expr)).or_default(), (has_cast, expr.to_string()));
             if !written.contains(&text) {
                 written.push(text);
             }
         }
     });
     let several = found.into_values().filter(|written| written.len() > 1);
-    several.flat_map(|written| written.into_iter().enumerate().map(|(wraps, text)| (text, wraps))).collect()
+    let wrapped = several.flat_map(|mut written| {
+        // What has no cast cannot be wrapped, and is the first one wherever it stands.
+        written.sort_by_key(|(has_cast, _)| *has_cast);
+        written.into_iter().enumerate().map(|(wraps, (_, text))| (text, wraps))
+    });
+    wrapped.collect()
 }
 
 /// Writes `coalesce` around the casts of such expressions, around those of each once more.
