@@ -239,6 +239,10 @@ impl Planning {
                     Views::remember(&state, &view, (&self.text, parsed(&state, &self.text)?)).await?;
                 }
             }
+            // A view whose tables are gone is one of the database, and none of the session.
+            Change::DropView(name) if !self.context.table_exist(TableReference::bare(name.as_str()))? => {
+                database.carry_out(&change, &self.text)?;
+            }
             Change::DropView(_) | Change::Setting(..) => {
                 self.context.execute_logical_plan(plan).await?;
                 database.carry_out(&change, &self.text)?;
