@@ -8,6 +8,7 @@ mod encoded;
 mod glance;
 mod integers;
 mod key;
+mod load;
 mod narrowed;
 mod order;
 mod placing;

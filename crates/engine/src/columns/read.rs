@@ -10,6 +10,7 @@ use arrow::datatypes::*;
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::Unsupported;
 use kelpie_compile::layout::ColumnLayout;
+use kelpie_compile::types::Range;
 use kelpie_device::{CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
 use parking_lot::Mutex;
@@ -76,6 +77,17 @@ impl Wanted {
             // Tables of one program would each have another dictionary.
             raw_text: AtomicBool::new(dictionaries == Dictionaries::Off || common.is_some()),
         })
+    }
+
+    /// Whether all values between two bounds are some of its type: a decimal has no more digits than it is declared with.
+    pub(super) fn allows(&self, range: Range) -> bool {
+        match self.data_type {
+            DataType::Decimal128(digits, _) => {
+                let most = 10i128.checked_pow(digits.into()).map_or(i128::MAX, |beyond| beyond - 1);
+                range.within(Range { min: -most, max: most })
+            }
+            _ => true,
+        }
     }
 
     /// How it will most likely be stored, where that is known before it is read.

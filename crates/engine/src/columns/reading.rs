@@ -8,10 +8,10 @@ use kelpie_compile::layout::ColumnLayout;
 use kelpie_device::CancelToken;
 
 use super::cache::{ColumnCache, ColumnRead};
-use super::encoded::{self, Decoded};
+use super::encoded;
 use super::glance::{self, Seen};
 use super::read::{self, Wanted};
-use super::store::{self, Planned};
+use super::store::{self, Decoded, Planned};
 use crate::error::EngineError;
 use crate::progress;
 use crate::split::{Phase, Split};

@@ -12,7 +12,6 @@ use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
 use parking_lot::Mutex;
 
-use super::encoded::{Decoded, DecodedValues};
 use super::integers::{self, IntegerChunk};
 use super::placing::Place;
 use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
@@ -30,6 +29,22 @@ const DEVICE_DICTIONARY_BYTES: usize = 256 << 10;
 const TASK_ROWS: usize = 1 << 18;
 /// Bytes of texts from which on the start of a copy to the device costs less than a copy on the host before.
 const LARGE_CHUNK_BYTES: usize = 1 << 20;
+
+/// A column that a device has decoded to its place.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    pub(super) values: DecodedValues,
+    pub(super) rows: usize,
+    /// Bits of the rows that have a value, where some have none.
+    pub(super) validity: Option<Buffer>,
+}
+
+/// What is known of the values of a column, which are at their place.
+#[derive(Debug)]
+pub(super) enum DecodedValues {
+    Integers(Vec<IntegerChunk>),
+    Floats(Vec<FloatChunk>),
+}
 
 /// A column that knows its layout, but not yet its place.
 #[derive(Debug)]

@@ -7,11 +7,12 @@ use kelpie_compile::primitives::pages::facts::{FALLS, IS_STRICT, RISES, WORDS, Z
 use kelpie_compile::types::Range;
 use kelpie_device::CancelToken;
 
-use super::{Decoded, DecodedValues, Target};
+use super::Target;
 use crate::columns::cache::{ColumnCache, ColumnRead};
 use crate::columns::integers::{DecodedChunk, IntegerChunk};
 use crate::columns::order::ChunkOrder;
 use crate::columns::read::{FloatChunk, Kind};
+use crate::columns::store::{Decoded, DecodedValues};
 use crate::columns::{spacing, spread};
 use crate::error::EngineError;
 use crate::primitives::Primitives;

@@ -18,9 +18,9 @@ use kelpie_kir::Scalar;
 
 use self::batches::Batches;
 use super::cache::{ColumnCache, ColumnRead};
-use super::integers::IntegerChunk;
 use super::placing::Place;
-use super::read::{FloatChunk, Kind, Wanted};
+use super::read::{Kind, Wanted};
+use super::store::Decoded;
 use crate::error::EngineError;
 use crate::options::Decoding;
 use crate::primitives::Primitives;
@@ -46,6 +46,7 @@ pub(super) fn chosen(from: ColumnRead<'_>, wanted: &[(usize, Wanted)]) -> Vec<bo
     let are_encoded = source.are_encoded(&columns);
     let can = |((_, wanted), is_encoded): (&(usize, Wanted), bool)| {
         let has_decoder = |place: &Place| match wanted.kind {
+            Kind::Integer if !place.range.is_none_or(|range| wanted.allows(range)) => false,
             Kind::Integer => place.width.scalar != Scalar::I128,
             Kind::Float(_) => true,
             Kind::Text => false,
@@ -53,22 +54,6 @@ pub(super) fn chosen(from: ColumnRead<'_>, wanted: &[(usize, Wanted)]) -> Vec<bo
         is_encoded && wanted.common.is_none() && wanted.place.as_ref().is_some_and(has_decoder)
     };
     wanted.iter().zip(are_encoded).map(can).collect()
-}
-
-/// A column that was decoded.
-#[derive(Debug)]
-pub(super) struct Decoded {
-    pub(super) values: DecodedValues,
-    pub(super) rows: usize,
-    /// Bits of the rows that have a value, where some have none.
-    pub(super) validity: Option<Buffer>,
-}
-
-/// What is known of the values of a column, which are at their place.
-#[derive(Debug)]
-pub(super) enum DecodedValues {
-    Integers(Vec<IntegerChunk>),
-    Floats(Vec<FloatChunk>),
 }
 
 /// Has the device decode columns; `None` for those that the host has to read.
