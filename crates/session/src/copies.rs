@@ -5,10 +5,10 @@ use std::sync::Arc;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement};
-use datafusion::sql::sqlparser::ast::{TableFactor, TableWithJoins, Value};
+use datafusion::sql::sqlparser::ast::{TableWithJoins, Value};
 
 use crate::corrections::{Which, write_out_columns};
-use crate::syntax::{select_from, statement_of};
+use crate::syntax::{select_from, statement_of, table_named};
 use crate::whole_writes::Overwrites;
 
 /// The option by which what a file has is compressed.
@@ -49,19 +49,7 @@ pub(crate) async fn spell_partitions(state: &SessionState, statement: &mut State
     let query = match &copy.source {
         CopyToSource::Query(query) => query.as_ref().clone(),
         CopyToSource::Relation(name) => {
-            let relation = TableFactor::Table {
-                name: name.clone(),
-                alias: None,
-                args: None,
-                with_hints: vec![],
-                version: None,
-                with_ordinality: false,
-                partitions: vec![],
-                json_path: None,
-                sample: None,
-                index_hints: vec![],
-            };
-            select_from(vec![TableWithJoins { relation, joins: vec![] }])
+            select_from(vec![TableWithJoins { relation: table_named(name.clone()), joins: vec![] }])
         }
     };
     let mut query = statement_of(query);

@@ -259,6 +259,44 @@ pub(crate) fn plain_query(body: SetExpr) -> Query {
     }
 }
 
+/// A table of FROM by its name alone.
+pub(crate) fn table_named(name: ObjectName) -> TableFactor {
+    TableFactor::Table {
+        name,
+        alias: None,
+        args: None,
+        with_hints: vec![],
+        version: None,
+        with_ordinality: false,
+        partitions: vec![],
+        json_path: None,
+        sample: None,
+        index_hints: vec![],
+    }
+}
+
+/// The first SELECT of a query's body that has something, behind some others that have it too.
+pub(crate) fn first_select<'a>(
+    body: &'a mut SetExpr,
+    passed: &mut usize,
+    has_it: &dyn Fn(&Select) -> bool,
+) -> Option<&'a mut Select> {
+    match body {
+        SetExpr::Select(select) if has_it(select) => match passed.checked_sub(1) {
+            None => Some(select),
+            Some(left) => {
+                *passed = left;
+                None
+            }
+        },
+        SetExpr::SetOperation { left, right, .. } => match first_select(left, passed, has_it) {
+            Some(select) => Some(select),
+            None => first_select(right, passed, has_it),
+        },
+        _ => None,
+    }
+}
+
 /// `SELECT * FROM …`, as a query.
 pub(crate) fn select_from(from: Vec<TableWithJoins>) -> Query {
     plain_query(SetExpr::Select(Box::new(select_all(from))))

@@ -11,8 +11,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, DataType, Expr, Ident,
-    ObjectName, Query, RenameTableNameKind, SelectItem, SetExpr, Statement as Sql, TableFactor,
-    TableWithJoins, Value,
+    ObjectName, Query, RenameTableNameKind, SelectItem, SetExpr, Statement as Sql, TableWithJoins, Value,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -22,7 +21,7 @@ use crate::constraints::altered::{add_constraint, check_rows};
 use crate::constraints::checked_rows::{Writing, referring, refuse_named};
 use crate::constraints::rules::Rules;
 use crate::database::Database;
-use crate::syntax::{self, normal, plain_query, quoted, reference_of, select_all, taken};
+use crate::syntax::{self, normal, plain_query, quoted, reference_of, select_all, table_named, taken};
 
 /// Writes such a statement as one that makes the table anew, and gives what that says of its rows; others stay as they are.
 pub(crate) async fn written_anew(
@@ -213,18 +212,7 @@ impl Columns {
         for operation in &mut alter.operations {
             self.alter(operation)?;
         }
-        let table = TableFactor::Table {
-            name: self.table.clone(),
-            alias: None,
-            args: None,
-            with_hints: vec![],
-            version: None,
-            with_ordinality: false,
-            partitions: vec![],
-            json_path: None,
-            sample: None,
-            index_hints: vec![],
-        };
+        let table = table_named(self.table.clone());
         let mut select = select_all(vec![TableWithJoins { relation: table, joins: vec![] }]);
         let items = self.items.into_iter();
         select.projection = items

@@ -8,11 +8,13 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, TableFactor, TableWithJoins,
+    TableFactor, TableWithJoins,
 };
 
 use crate::corrections::{Which, seek_query, write_out_columns};
-use crate::syntax::{Flow, Walk, call, literal, normal, quoted, select_from, statement_of, visit};
+use crate::syntax::{
+    Flow, Walk, call, first_select, literal, normal, quoted, select_from, statement_of, visit,
+};
 
 /// Writes such wildcards of a statement out, the innermost ones first.
 pub(crate) async fn expand(state: &SessionState, sql: &str, statement: &mut Statement) -> Result<()> {
@@ -24,7 +26,7 @@ pub(crate) async fn expand(state: &SessionState, sql: &str, statement: &mut Stat
         let mut passed = skipped;
         // The first such SELECT, and all that its FROM has.
         let all = seek_query(statement, &mut |query| {
-            Some(select_from(first(&mut query.body, &mut passed)?.from.clone()))
+            Some(select_from(first_select(&mut query.body, &mut passed, &may_have_any)?.from.clone()))
         });
         let Some(all) = all else { return Ok(()) };
         let columns = columns_of(state, all).await;
@@ -103,28 +105,9 @@ fn is_named(factor: &TableFactor, parts: &[String]) -> bool {
     named.ends_with(parts)
 }
 
-/// The first SELECT of a query's body that may have such wildcards, behind some others.
-fn first<'a>(body: &'a mut SetExpr, passed: &mut usize) -> Option<&'a mut Select> {
-    match body {
-        SetExpr::Select(select) => {
-            let has_any = select.projection.iter().any(|item| path_of(item, &select.from).is_some());
-            if !has_any {
-                return None;
-            }
-            match passed.checked_sub(1) {
-                None => Some(select),
-                Some(left) => {
-                    *passed = left;
-                    None
-                }
-            }
-        }
-        SetExpr::SetOperation { left, right, .. } => match first(left, passed) {
-            Some(select) => Some(select),
-            None => first(right, passed),
-        },
-        _ => None,
-    }
+/// Whether a SELECT may have such wildcards.
+fn may_have_any(select: &Select) -> bool {
+    select.projection.iter().any(|item| path_of(item, &select.from).is_some())
 }
 
 /// Writes the first such SELECT out.
@@ -136,7 +119,7 @@ struct Expand {
 
 impl Walk for Expand {
     fn post_visit_query(&mut self, query: &mut Query) -> Flow {
-        let Some(select) = first(&mut query.body, &mut self.skipped) else {
+        let Some(select) = first_select(&mut query.body, &mut self.skipped, &may_have_any) else {
             return ControlFlow::Continue(());
         };
         let mut items = Vec::new();

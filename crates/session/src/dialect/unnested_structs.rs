@@ -13,7 +13,8 @@ use datafusion::sql::sqlparser::ast::{
 use super::words::has;
 use crate::corrections::{Which, seek_query, write_out_columns};
 use crate::syntax::{
-    Flow, Walk, call, literal, name_of, normal, plain_query, quoted, select_all, statement_of, visit,
+    Flow, Walk, call, first_select, literal, name_of, normal, plain_query, quoted, select_all, statement_of,
+    visit,
 };
 
 /// Writes such calls of a statement out, the innermost ones first.
@@ -25,7 +26,7 @@ pub(crate) async fn expand(state: &SessionState, sql: &str, statement: &mut Stat
     loop {
         let mut passed = skipped;
         let values = seek_query(statement, &mut |query| {
-            let select = first(&mut query.body, &mut passed)?;
+            let select = first_select(&mut query.body, &mut passed, &has_calls)?;
             let mut values = select_all(select.from.clone());
             let value = |call: Call<'_>| SelectItem::UnnamedExpr(call.value.clone());
             let named = select.projection.iter().filter_map(call_of).map(value).zip(0..);
@@ -87,24 +88,9 @@ fn call_of(item: &SelectItem) -> Option<Call<'_>> {
     Some(Call { value, is_recursive })
 }
 
-/// The first SELECT of a query's body that has such calls, behind some others.
-fn first<'a>(body: &'a mut SetExpr, passed: &mut usize) -> Option<&'a mut Select> {
-    match body {
-        SetExpr::Select(select) if select.projection.iter().any(|item| call_of(item).is_some()) => {
-            match passed.checked_sub(1) {
-                None => Some(select),
-                Some(left) => {
-                    *passed = left;
-                    None
-                }
-            }
-        }
-        SetExpr::SetOperation { left, right, .. } => match first(left, passed) {
-            Some(select) => Some(select),
-            None => first(right, passed),
-        },
-        _ => None,
-    }
+/// Whether a SELECT has such calls.
+fn has_calls(select: &Select) -> bool {
+    select.projection.iter().any(|item| call_of(item).is_some())
 }
 
 /// Writes the first such SELECT out.
@@ -116,7 +102,7 @@ struct Expand {
 
 impl Walk for Expand {
     fn post_visit_query(&mut self, query: &mut Query) -> Flow {
-        let Some(select) = first(&mut query.body, &mut self.skipped) else {
+        let Some(select) = first_select(&mut query.body, &mut self.skipped, &has_calls) else {
             return ControlFlow::Continue(());
         };
         let mut types = self.types.iter();
